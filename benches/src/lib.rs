@@ -1,0 +1,1 @@
+//! Scenarios measured side by side.

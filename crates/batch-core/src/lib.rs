@@ -1,0 +1,1 @@
+//! The batching engine: many small jobs in, few expensive calls out.

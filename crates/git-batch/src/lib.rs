@@ -1,0 +1,1 @@
+//! Commits, merges and pushes of many tasks in one push.

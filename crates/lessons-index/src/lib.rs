@@ -1,0 +1,1 @@
+//! An index of the lessons that agents learned, over one JSON Lines file.

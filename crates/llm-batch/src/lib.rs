@@ -1,0 +1,1 @@
+//! Model requests of many tasks in one provider batch.

@@ -1,0 +1,1 @@
+//! Prompts compiled once and rendered strictly.

@@ -1,0 +1,1 @@
+//! Bounded parallel execution of tasks, with one outcome for each.

@@ -1,0 +1,3 @@
+//! Checks, tests and gates of the workspace.
+
+fn main() {}

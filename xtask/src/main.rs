@@ -1,3 +1,96 @@
-//! Checks, tests and gates of the workspace.
+//! Checks, tests and gates of the workspace: `cargo xtask help` lists them.
+//!
+//! Nothing but the standard library and one flag parser, so that it builds in seconds and before
+//! everything else.
+#![forbid(unsafe_code)]
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a program run by people: what it prints is its work"
+)]
 
-fn main() {}
+mod ci;
+mod count;
+mod features;
+mod flat;
+mod json;
+mod metadata;
+mod perf;
+mod run;
+mod tidy;
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const HELP: &str = "\
+usage: cargo xtask COMMAND
+
+  ci [--plain]   every check that a change has to pass, in the order of the hosted run;
+                 --plain: the tests by `cargo test` as the README says, not by nextest
+  tidy           house rules that no compiler knows
+  test           every test of the workspace: nextest where it is installed, and doc tests
+  doc            documentation of the workspace; a warning is an error
+  features       each feature alone, none and all, for every crate that has features
+  perf [allocs|ratio] [--bless]
+                 measures, and compares with perf/*.toml; --bless writes what was measured
+";
+
+/// What a command did not manage, for a person to read.
+type Failure = Box<dyn Error>;
+
+fn main() -> ExitCode {
+    let root = root();
+    match command(&root) {
+        Ok(code) => code,
+        Err(failure) => {
+            eprintln!("xtask: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Reads the command line and does what it names.
+fn command(root: &Path) -> Result<ExitCode, Failure> {
+    use lexopt::Arg::{Long, Short, Value};
+
+    let mut words = Vec::new();
+    let (mut plain, mut bless) = (false, false);
+    let mut arguments = lexopt::Parser::from_env();
+    while let Some(argument) = arguments.next()? {
+        match argument {
+            Short('h') | Long("help") => words.insert(0, "help".to_owned()),
+            Long("plain") => plain = true,
+            Long("bless") => bless = true,
+            Value(word) => words.push(word.to_string_lossy().into_owned()),
+            other => return Err(other.unexpected().into()),
+        }
+    }
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    if plain && words != ["ci"] {
+        return Err("`--plain` belongs to `ci`".into());
+    }
+    if bless && words.first() != Some(&"perf") {
+        return Err("`--bless` belongs to `perf`".into());
+    }
+    match words.as_slice() {
+        [] | ["help", ..] => print!("{HELP}"),
+        ["ci"] => return Ok(ci::ci(root, plain)),
+        ["tidy"] => tidy::tidy(root)?,
+        ["test"] => println!("{}", ci::test(root, ci::Runner::installed())?),
+        ["doc"] => ci::doc(root)?,
+        ["features"] => features::features(root)?,
+        ["perf"] => perf::perf(root, &perf::Gate::ALL, bless)?,
+        ["perf", "allocs"] => perf::perf(root, &[perf::Gate::Allocs], bless)?,
+        ["perf", "ratio"] => perf::perf(root, &[perf::Gate::Ratio], bless)?,
+        _ => return Err(format!("unknown command `{}`\n\n{HELP}", words.join(" ")).into()),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The folder of the workspace: the one above this package's own.
+fn root() -> PathBuf {
+    let package = std::env::var_os("CARGO_MANIFEST_DIR")
+        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+    package.parent().map_or_else(|| PathBuf::from("."), Path::to_path_buf)
+}

@@ -1,0 +1,35 @@
+//! Which batchers the current thread runs a batch of right now.
+
+use std::cell::RefCell;
+
+use crate::id::BatchId;
+
+thread_local! {
+    static RUNNING: RefCell<Vec<(usize, BatchId)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Notes that the thread runs a batch, until it is dropped.
+pub(crate) struct Running(());
+
+impl Running {
+    pub(crate) fn enter(engine: usize, batch: BatchId) -> Self {
+        RUNNING.with_borrow_mut(|running| running.push((engine, batch)));
+        Self(())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        RUNNING.with_borrow_mut(Vec::pop);
+    }
+}
+
+/// Says whether the thread is inside the processor of `engine`.
+pub(crate) fn is_running(engine: usize) -> bool {
+    RUNNING.with_borrow(|running| running.iter().any(|(id, _)| *id == engine))
+}
+
+/// Says whether the thread is inside the call that was given `batch`.
+pub(crate) fn is_running_batch(engine: usize, batch: BatchId) -> bool {
+    RUNNING.with_borrow(|running| running.contains(&(engine, batch)))
+}

@@ -1,0 +1,447 @@
+//! The engine behind a batcher: admission, dispatch, books.
+
+use std::any::Any;
+use std::collections::{BTreeMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::batch::{Batch, Ledger, Settled, Shared};
+use crate::block::{Completion, EngineLink, Lead, SharedBlock};
+use crate::builder::Settings;
+use crate::close::{Close, CloseReport};
+use crate::current::{self, Running};
+use crate::error::{BatchError, Refusal};
+use crate::id::{BatchId, ItemId};
+use crate::processor::{BatchOf, BatchProcessor};
+use crate::queue::{Order, Queue};
+use crate::stats::{DispatchReason, PastBatch, Stats};
+use crate::sync::{Arc, Condvar, Mutex, MutexGuard, Weak, deadline, is_over, lock, wait_until};
+use crate::ticket::Ticket;
+
+/// The shared part of all handles of one batcher.
+pub(crate) struct Engine<P: BatchProcessor> {
+    pub(crate) processor: P,
+    settings: Settings,
+    link: EngineLink,
+    itself: Weak<Self>,
+    state: Mutex<State<P>>,
+    /// A batch may have become ready, or the engine stops. Workers wait on it.
+    work: Condvar,
+    /// There is room again, or the engine was closed. Submits wait on it.
+    room: Condvar,
+    /// Nothing is queued or in flight. `close` waits on it.
+    idle: Condvar,
+}
+
+type QueueOf<P> = Queue<
+    <P as BatchProcessor>::Key,
+    <P as BatchProcessor>::Item,
+    <P as BatchProcessor>::Output,
+    <P as BatchProcessor>::Error,
+>;
+type SharedOf<P> = Shared<<P as BatchProcessor>::Output, <P as BatchProcessor>::Error>;
+type BlockOf<P> = SharedBlock<<P as BatchProcessor>::Output, <P as BatchProcessor>::Error>;
+/// The ticket of a batcher over `P`.
+pub(crate) type TicketOf<P> = Ticket<<P as BatchProcessor>::Output, <P as BatchProcessor>::Error>;
+
+struct State<P: BatchProcessor> {
+    queue: QueueOf<P>,
+    in_flight: BTreeMap<BatchId, InFlight<P>>,
+    next_seq: u64,
+    stats: Stats,
+    history: VecDeque<PastBatch<P::Key>>,
+    last_dispatch: Instant,
+    closed: bool,
+    /// Workers end once the queue is empty.
+    stopping: bool,
+    /// A thread runs the batches of an inline engine.
+    leading: bool,
+}
+
+struct InFlight<P: BatchProcessor> {
+    block: BlockOf<P>,
+    batch: Weak<SharedOf<P>>,
+    /// Items that are not final.
+    open: usize,
+    past: PastBatch<P::Key>,
+    sent: Instant,
+}
+
+/// An item with what its processor says of it, asked before any lock is taken.
+pub(crate) struct Weighed<P: BatchProcessor> {
+    key: P::Key,
+    weight: u64,
+    pub(crate) item: P::Item,
+}
+
+impl<P: BatchProcessor> State<P> {
+    fn is_idle(&self) -> bool {
+        self.queue.len() == 0 && self.in_flight.is_empty()
+    }
+}
+
+impl<P: BatchProcessor> Engine<P> {
+    pub(crate) fn new(processor: P, settings: Settings) -> Arc<Self> {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        Arc::new_cyclic(|itself: &Weak<Self>| {
+            let leader = || -> Weak<dyn Lead> { Weak::<Self>::clone(itself) };
+            Self {
+                processor,
+                link: EngineLink { id, lead: settings.is_inline().then(leader) },
+                itself: Weak::clone(itself),
+                state: Mutex::new(State {
+                    queue: Queue::new(settings.dispatch, settings.limits, settings.order),
+                    in_flight: BTreeMap::new(),
+                    next_seq: 0,
+                    stats: Stats::default(),
+                    history: VecDeque::new(),
+                    last_dispatch: Instant::now(),
+                    closed: false,
+                    stopping: false,
+                    leading: false,
+                }),
+                work: Condvar::new(),
+                room: Condvar::new(),
+                idle: Condvar::new(),
+                settings,
+            }
+        })
+    }
+
+    pub(crate) fn weigh(&self, item: P::Item) -> Weighed<P> {
+        Weighed { key: self.processor.key(&item), weight: self.processor.weight(&item), item }
+    }
+
+    /// Accepts items in order, each waiting for room until `until` (`None`: without end), and
+    /// hands out their tickets; gives back the first that is refused.
+    pub(crate) fn submit(
+        &self,
+        items: impl IntoIterator<Item = Weighed<P>>,
+        until: Option<Instant>,
+        mut accepted: impl FnMut(TicketOf<P>),
+    ) -> Result<(), (P::Item, Refusal)> {
+        let mut state = lock(&self.state);
+        for item in items {
+            let refusal;
+            (state, refusal) = self.wait_for_room(state, item.weight, until);
+            if let Some(refusal) = refusal {
+                state.stats.refused += 1;
+                drop(state);
+                self.start();
+                return Err((item.item, refusal));
+            }
+            let id = ItemId { epoch: 0, seq: state.next_seq };
+            state.next_seq += 1;
+            state.stats.accepted += 1;
+            let Weighed { key, weight, item } = item;
+            let now = Instant::now();
+            let (block, index) = state.queue.push(&key, id, item, weight, now, &self.link);
+            accepted(Ticket::new(block, index, id));
+        }
+        drop(state);
+        self.start();
+        Ok(())
+    }
+
+    /// Returns `max_block` from now as a moment.
+    pub(crate) fn max_block_end(&self) -> Option<Instant> {
+        self.settings.max_block.and_then(deadline)
+    }
+
+    fn wait_for_room<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State<P>>,
+        weight: u64,
+        until: Option<Instant>,
+    ) -> (MutexGuard<'a, State<P>>, Option<Refusal>) {
+        let (capacity, max) = (self.settings.capacity, self.settings.limits.max_weight);
+        loop {
+            let used = state.queue.len() + in_flight_items(&state.stats);
+            let refusal = if state.closed {
+                Some(Refusal::Closed)
+            } else if weight > max {
+                Some(Refusal::TooHeavy { weight, max })
+            } else if used < capacity {
+                None
+            } else if is_over(until) {
+                Some(Refusal::Full { capacity })
+            } else if current::is_running(self.link.id) {
+                Some(Refusal::WouldDeadlock)
+            } else {
+                state = self.wait_for_change(state, &self.room, until);
+                continue;
+            };
+            return (state, refusal);
+        }
+    }
+
+    /// Waits on `condvar`, but first lends the thread to an inline engine that has work.
+    fn wait_for_change<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State<P>>,
+        condvar: &Condvar,
+        until: Option<Instant>,
+    ) -> MutexGuard<'a, State<P>> {
+        if !self.settings.is_inline() {
+            self.work.notify_all();
+        } else if !state.leading && state.queue.has_ready(Instant::now()) {
+            drop(state);
+            self.lead();
+            return lock(&self.state);
+        }
+        wait_until(condvar, state, until)
+    }
+
+    /// Sees to it that new items are looked at.
+    fn start(&self) {
+        if self.settings.is_inline() {
+            self.lead();
+        } else {
+            self.work.notify_one();
+        }
+    }
+
+    /// The life of a worker thread.
+    pub(crate) fn work(&self) {
+        let mut state = lock(&self.state);
+        loop {
+            if let Some((key, batch)) = self.next(&mut state) {
+                drop(state);
+                self.run(&key, batch);
+                drop(key);
+                state = lock(&self.state);
+            } else if state.stopping && state.queue.len() == 0 {
+                return;
+            } else {
+                let until = state.queue.next_linger_end();
+                state = wait_until(&self.work, state, until);
+            }
+        }
+    }
+
+    /// Takes the next batch that may go and enters it in the books.
+    fn next(&self, state: &mut State<P>) -> Option<(P::Key, BatchOf<P>)> {
+        let now = Instant::now();
+        let ready = state.queue.pop(now)?;
+        let (open, key) = (ready.batch, ready.key);
+        let items = open.items.len();
+        state.stats.in_flight += count(items);
+        state.stats.calls += 1;
+        state.last_dispatch = now;
+        let past = PastBatch {
+            id: open.id,
+            key: key.clone(),
+            items,
+            completed: 0,
+            failed: 0,
+            reason: ready.reason,
+            queued: now.saturating_duration_since(open.opened),
+            in_flight: Duration::ZERO,
+        };
+        let ledger: Weak<dyn Ledger> = Weak::<Self>::clone(&self.itself);
+        let block = Arc::clone(&open.block);
+        let batch = Batch::new(open.id, open.items, open.ids, open.block, ledger, self.link.id);
+        let entry = InFlight {
+            block,
+            batch: Arc::downgrade(&batch.shared()),
+            open: items,
+            past,
+            sent: now,
+        };
+        state.in_flight.insert(open.id, entry);
+        if state.queue.has_ready(now) {
+            self.work.notify_one();
+        }
+        Some((key, batch))
+    }
+
+    /// Runs one batch. No panic of user code gets past it.
+    fn run(&self, key: &P::Key, batch: BatchOf<P>) {
+        let shared = batch.shared();
+        let running = Running::enter(self.link.id, batch.id());
+        let run = AssertUnwindSafe(|| self.processor.process(key, batch));
+        if let Err(payload) = catch_unwind(run) {
+            shared.end_abandoned(message(&*payload));
+            swallow_panic(|| drop(payload));
+        }
+        // The last owner drops the items, which is user code too.
+        swallow_panic(|| drop(shared));
+        drop(running);
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        let state = lock(&self.state);
+        Stats { queued: count(state.queue.len()), ..state.stats }
+    }
+
+    pub(crate) fn history(&self) -> Vec<PastBatch<P::Key>> {
+        lock(&self.state).history.iter().cloned().collect()
+    }
+
+    pub(crate) fn last_dispatch(&self) -> Instant {
+        lock(&self.state).last_dispatch
+    }
+
+    pub(crate) fn oldest(&self) -> Option<Instant> {
+        lock(&self.state).queue.oldest()
+    }
+
+    /// Seals what is open; returns the blocks of all items accepted so far that are not final.
+    pub(crate) fn flush(&self) -> Vec<Arc<dyn Completion>> {
+        let mut state = lock(&self.state);
+        state.queue.seal_all(DispatchReason::Flush);
+        let in_flight = state.in_flight.values().map(|entry| &entry.block);
+        let blocks = in_flight.chain(state.queue.blocks());
+        let blocks =
+            blocks.map(|block| -> Arc<dyn Completion> { BlockOf::<P>::clone(block) }).collect();
+        drop(state);
+        self.work.notify_all();
+        self.go_on();
+        blocks
+    }
+
+    pub(crate) fn close(&self, mode: Close, timeout: Duration) -> CloseReport<P::Item> {
+        let until = deadline(timeout);
+        let mut state = lock(&self.state);
+        state.closed = true;
+        let mut drained = Vec::new();
+        match mode {
+            Close::Abort => drained = state.queue.drain(),
+            Close::Drain => state.queue.seal_all(DispatchReason::Close),
+        }
+        self.room.notify_all();
+        self.work.notify_all();
+        let may_wait = !current::is_running(self.link.id);
+        while may_wait && !state.is_idle() && !is_over(until) {
+            state = self.wait_for_change(state, &self.idle, until);
+        }
+        drained.extend(state.queue.drain());
+        let handed_back: usize = drained.iter().map(|open| open.items.len()).sum();
+        state.stats.handed_back += count(handed_back);
+        state.stopping = true;
+        let running: Vec<_> =
+            state.in_flight.values().filter_map(|entry| entry.batch.upgrade()).collect();
+        drop(state);
+        self.work.notify_all();
+
+        let in_flight = running.iter().flat_map(|batch| batch.open_ids()).collect();
+        let mut leftovers = Vec::with_capacity(handed_back);
+        for open in drained {
+            open.block.publish((0..open.items.len()).map(|i| (i, Err(BatchError::Closed))));
+            leftovers.extend(open.ids.into_iter().zip(open.items));
+        }
+        CloseReport { leftovers, in_flight, stats: self.stats() }
+    }
+
+    /// Lets the workers finish what was accepted and end. Never blocks.
+    pub(crate) fn stop(&self) {
+        let mut state = lock(&self.state);
+        state.closed = true;
+        state.stopping = true;
+        state.queue.seal_all(DispatchReason::Close);
+        drop(state);
+        self.room.notify_all();
+        self.work.notify_all();
+    }
+}
+
+impl<P: BatchProcessor> Lead for Engine<P> {
+    fn lead(&self) {
+        let mut state = lock(&self.state);
+        if state.leading {
+            return;
+        }
+        state.leading = true;
+        while let Some((key, batch)) = self.next(&mut state) {
+            drop(state);
+            self.run(&key, batch);
+            drop(key);
+            state = lock(&self.state);
+            // Somebody who waits for the next batch runs it; this caller has its own work to do.
+            if state.queue.head_block().is_some_and(|block| block.request_lead()) {
+                break;
+            }
+        }
+        state.leading = false;
+    }
+}
+
+impl<P: BatchProcessor> Ledger for Engine<P> {
+    fn settle(&self, id: BatchId, settled: Settled) {
+        let now = Instant::now();
+        let finals = settled.completed + settled.failed;
+        let mut guard = lock(&self.state);
+        let state = &mut *guard;
+        state.stats.completed += count(settled.completed);
+        state.stats.failed += count(settled.failed);
+        state.stats.in_flight -= count(finals);
+        let entry = state.in_flight.get_mut(&id).expect("a batch is listed until it is final");
+        entry.open -= finals;
+        entry.past.completed += settled.completed;
+        entry.past.failed += settled.failed;
+        let mut forgotten = None;
+        if entry.open == 0 {
+            let mut entry = state.in_flight.remove(&id).expect("the entry was just there");
+            if self.settings.order == Order::Fifo {
+                state.queue.unmute(&entry.past.key);
+            }
+            entry.past.in_flight = now.saturating_duration_since(entry.sent);
+            state.history.push_back(entry.past);
+            if state.history.len() > self.settings.history {
+                forgotten = state.history.pop_front();
+            }
+        }
+        let (is_idle, is_ready) = (state.is_idle(), state.queue.has_ready(now));
+        let has_linger = state.queue.next_linger_end().is_some();
+        let is_over = state.stopping && state.queue.len() == 0;
+        drop(guard);
+        drop(forgotten);
+        self.room.notify_all();
+        if is_idle {
+            self.idle.notify_all();
+        }
+        if is_over {
+            self.work.notify_all();
+        } else if is_ready || has_linger {
+            self.work.notify_one();
+        }
+    }
+
+    fn go_on(&self) {
+        if !self.settings.is_inline() {
+            return;
+        }
+        let mut state = lock(&self.state);
+        if state.leading || !state.queue.has_ready(Instant::now()) {
+            return;
+        }
+        if !state.queue.head_block().is_some_and(|block| block.request_lead()) {
+            drop(state);
+            self.lead();
+        }
+    }
+}
+
+fn in_flight_items(stats: &Stats) -> usize {
+    usize::try_from(stats.in_flight).unwrap_or(usize::MAX)
+}
+
+fn count(len: usize) -> u64 {
+    u64::try_from(len).unwrap_or(u64::MAX)
+}
+
+fn message(payload: &(dyn Any + Send)) -> &str {
+    let text = payload.downcast_ref::<&str>().copied();
+    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("a panic without a message")
+}
+
+/// Runs drops of user values; the panic hook has told of a panic already.
+fn swallow_panic(run: impl FnOnce()) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(run)) {
+        // Dropping it could panic again.
+        std::mem::forget(payload);
+    }
+}

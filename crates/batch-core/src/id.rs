@@ -1,0 +1,31 @@
+//! Identities of items and batches.
+
+use std::fmt;
+
+/// Names one accepted item for as long as the work exists.
+///
+/// `seq` counts items from zero inside one `epoch`; the epoch of a batcher without a journal is
+/// always 0. Ids are ordered as the items were accepted, and none is ever given out twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ItemId {
+    /// The run of the process that accepted the item.
+    pub epoch: u64,
+    /// The position of the item among those accepted in that run.
+    pub seq: u64,
+}
+
+impl fmt::Display for ItemId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.epoch, self.seq)
+    }
+}
+
+/// Names one batch of a batcher, in the order in which batches were opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BatchId(pub u64);
+
+impl fmt::Display for BatchId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}

@@ -1,0 +1,87 @@
+//! Counters and records of what a batcher did.
+
+use std::time::Duration;
+
+use crate::id::BatchId;
+
+/// Counts what became of every accepted item, as one consistent snapshot.
+///
+/// At every snapshot `accepted = completed + failed + handed_back + queued + in_flight`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Items that were ever accepted.
+    pub accepted: u64,
+    /// Items that the processor resolved with an output.
+    pub completed: u64,
+    /// Items that ended in an error, those left unresolved included.
+    pub failed: u64,
+    /// Items that `close` gave back.
+    pub handed_back: u64,
+    /// Items that wait to be sent.
+    pub queued: u64,
+    /// Items that were given to the processor and are not final yet.
+    pub in_flight: u64,
+    /// Batches that were given to the processor: one call each.
+    pub calls: u64,
+    /// Submits that were refused; their items are not accepted ones.
+    pub refused: u64,
+}
+
+impl Stats {
+    /// Returns the calls that batching saved: completed items less the calls made.
+    ///
+    /// It is negative where calls failed, or carried a single item and failed.
+    pub fn calls_saved(&self) -> i64 {
+        signed(self.completed) - signed(self.calls)
+    }
+
+    /// Returns the number of items per call so far, `None` before the first call.
+    #[expect(clippy::cast_precision_loss, reason = "a mean of counts is no exact figure")]
+    pub fn items_per_call(&self) -> Option<f64> {
+        let sent = self.completed + self.failed + self.in_flight;
+        (self.calls > 0).then(|| sent as f64 / self.calls as f64)
+    }
+}
+
+fn signed(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+/// Says why a batch was sent when it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum DispatchReason {
+    /// Another item would not have fitted.
+    Full,
+    /// The processor was idle.
+    Natural,
+    /// The oldest item had waited for the linger time.
+    Linger,
+    /// A flush asked for it.
+    Flush,
+    /// The batcher was being closed.
+    Close,
+}
+
+/// Records one batch whose items are all final.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct PastBatch<K> {
+    /// The id of the batch.
+    pub id: BatchId,
+    /// Its partition key.
+    pub key: K,
+    /// The number of its items.
+    pub items: usize,
+    /// Those that were resolved with an output.
+    pub completed: usize,
+    /// Those that ended in an error.
+    pub failed: usize,
+    /// Why it was sent when it was.
+    pub reason: DispatchReason,
+    /// From its first item to its dispatch.
+    pub queued: Duration,
+    /// From its dispatch to its last result.
+    pub in_flight: Duration,
+}

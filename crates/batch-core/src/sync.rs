@@ -1,0 +1,39 @@
+//! The locks of the engine, in one place.
+//!
+//! A poisoned lock is taken over: no user code runs under any lock of this crate except `Ord` and
+//! `Clone` of a key, and every critical section leaves its state whole at each step.
+
+pub(crate) use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
+
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
+
+/// Locks `mutex`, poisoned or not.
+pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits on `condvar` until it is notified or `until` has come; `None` waits without end.
+pub(crate) fn wait_until<'a, T>(
+    condvar: &Condvar,
+    guard: MutexGuard<'a, T>,
+    until: Option<Instant>,
+) -> MutexGuard<'a, T> {
+    match until {
+        None => condvar.wait(guard).unwrap_or_else(PoisonError::into_inner),
+        Some(until) => {
+            let left = until.saturating_duration_since(Instant::now());
+            condvar.wait_timeout(guard, left).unwrap_or_else(PoisonError::into_inner).0
+        }
+    }
+}
+
+/// Returns the moment `timeout` from now, or `None` if it lies beyond what the clock can tell.
+pub(crate) fn deadline(timeout: Duration) -> Option<Instant> {
+    Instant::now().checked_add(timeout)
+}
+
+/// Says whether `until` has come.
+pub(crate) fn is_over(until: Option<Instant>) -> bool {
+    until.is_some_and(|until| Instant::now() >= until)
+}

@@ -26,8 +26,9 @@ use std::process::ExitCode;
 const HELP: &str = "\
 usage: cargo xtask COMMAND
 
-  ci [--plain]   every check that a change has to pass, in the order of the hosted run;
-                 --plain: the tests by `cargo test` as the README says, not by nextest
+  ci [--hosted]  every check that a change has to pass, in the order of the hosted run;
+                 --hosted: the tests by `cargo test` as the README says, and the files have
+                 to be as committed
   tidy           house rules that no compiler knows
   test           every test of the workspace: nextest where it is installed, and doc tests
   doc            documentation of the workspace; a warning is an error
@@ -55,27 +56,27 @@ fn command(root: &Path) -> Result<ExitCode, Failure> {
     use lexopt::Arg::{Long, Short, Value};
 
     let mut words = Vec::new();
-    let (mut plain, mut bless) = (false, false);
+    let (mut hosted, mut bless) = (false, false);
     let mut arguments = lexopt::Parser::from_env();
     while let Some(argument) = arguments.next()? {
         match argument {
             Short('h') | Long("help") => words.insert(0, "help".to_owned()),
-            Long("plain") => plain = true,
+            Long("hosted") => hosted = true,
             Long("bless") => bless = true,
             Value(word) => words.push(word.to_string_lossy().into_owned()),
             other => return Err(other.unexpected().into()),
         }
     }
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    if plain && words != ["ci"] {
-        return Err("`--plain` belongs to `ci`".into());
+    if hosted && words != ["ci"] {
+        return Err("`--hosted` belongs to `ci`".into());
     }
     if bless && words.first() != Some(&"perf") {
         return Err("`--bless` belongs to `perf`".into());
     }
     match words.as_slice() {
         [] | ["help", ..] => print!("{HELP}"),
-        ["ci"] => return Ok(ci::ci(root, plain)),
+        ["ci"] => return Ok(ci::ci(root, hosted)),
         ["tidy"] => tidy::tidy(root)?,
         ["test"] => println!("{}", ci::test(root, ci::Runner::installed())?),
         ["doc"] => ci::doc(root)?,

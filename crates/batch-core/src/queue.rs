@@ -4,7 +4,6 @@
 //! give the same batches.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::mem;
 use std::time::{Duration, Instant};
 
 use crate::block::{Block, EngineLink, SharedBlock};
@@ -177,14 +176,16 @@ impl<K: Ord + Clone, I, O, E> Queue<K, I, O, E> {
 
     /// Seals every waiting batch, so that it goes without linger.
     pub(crate) fn seal_all(&mut self, reason: DispatchReason) {
-        for lane in self.lanes.values_mut() {
+        for (key, lane) in &mut self.lanes {
             for open in &mut lane.batches {
                 open.sealed.get_or_insert(reason);
             }
+            // Also a head that would linger for ever, and so stands nowhere yet.
+            if let (false, Some(head)) = (lane.muted, lane.batches.front()) {
+                self.ready.entry(head.id).or_insert_with(|| key.clone());
+            }
         }
-        for (id, (_, key)) in mem::take(&mut self.lingering) {
-            self.ready.insert(id, key);
-        }
+        self.lingering.clear();
     }
 
     /// Says whether a batch may go at `now`.
@@ -256,5 +257,111 @@ impl<K: Ord + Clone, I, O, E> Queue<K, I, O, E> {
             let (id, (_, key)) = first.remove_entry();
             self.ready.insert(id, key);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Plain = Queue<u8, u32, (), ()>;
+
+    const LINGER: Duration = Duration::from_millis(100);
+
+    struct Bench {
+        queue: Plain,
+        start: Instant,
+        seq: u64,
+    }
+
+    impl Bench {
+        fn new(dispatch: Dispatch, max_items: usize) -> Self {
+            let limits = Limits { max_items, max_weight: u64::MAX };
+            let queue = Queue::new(dispatch, limits, Order::Fifo);
+            Self { queue, start: Instant::now(), seq: 0 }
+        }
+
+        fn push(&mut self, ms: u64, key: u8, item: u32) {
+            let id = ItemId { epoch: 0, seq: self.seq };
+            self.seq += 1;
+            let link = EngineLink { id: usize::MAX, lead: None };
+            self.queue.push(&key, id, item, 1, self.start + Duration::from_millis(ms), &link);
+        }
+
+        fn pop(&mut self, ms: u64) -> Option<(Vec<u32>, DispatchReason)> {
+            let ready = self.queue.pop(self.start + Duration::from_millis(ms))?;
+            Some((ready.batch.items, ready.reason))
+        }
+    }
+
+    /// A trickle of items must not put the linger off: it runs from the oldest.
+    #[test]
+    fn linger_is_not_reset_by_later_items() {
+        let mut bench = Bench::new(Dispatch::Linger(LINGER), 100);
+        for ms in 0..10 {
+            bench.push(ms * 10, 0, 0);
+        }
+        assert!(bench.pop(99).is_none());
+        assert_eq!(bench.pop(100), Some((vec![0; 10], DispatchReason::Linger)));
+    }
+
+    /// An item that comes after a full batch left must not inherit the time of that batch.
+    #[test]
+    fn linger_is_not_inherited_from_a_full_batch() {
+        let mut bench = Bench::new(Dispatch::Linger(LINGER), 2);
+        bench.push(0, 0, 1);
+        bench.push(60, 0, 2);
+        assert_eq!(bench.pop(60), Some((vec![1, 2], DispatchReason::Full)));
+        bench.queue.unmute(&0);
+        bench.push(70, 0, 3);
+        assert!(bench.pop(169).is_none());
+        assert_eq!(bench.pop(170), Some((vec![3], DispatchReason::Linger)));
+    }
+
+    #[test]
+    fn keys_linger_on_their_own() {
+        let mut bench = Bench::new(Dispatch::Linger(LINGER), 100);
+        bench.push(0, 0, 1);
+        bench.push(50, 1, 2);
+        assert_eq!(bench.queue.next_linger_end(), Some(bench.start + LINGER));
+        assert_eq!(bench.pop(100), Some((vec![1], DispatchReason::Linger)));
+        assert!(bench.pop(149).is_none());
+        assert_eq!(bench.pop(150), Some((vec![2], DispatchReason::Linger)));
+    }
+
+    #[test]
+    fn a_muted_key_holds_its_batches_and_no_others() {
+        let mut bench = Bench::new(Dispatch::Natural, 1);
+        bench.push(0, 0, 1);
+        bench.push(0, 0, 2);
+        bench.push(0, 1, 3);
+        assert_eq!(bench.pop(0).unwrap().0, [1]);
+        assert_eq!(bench.pop(0).unwrap().0, [3]);
+        assert!(bench.pop(0).is_none());
+        bench.queue.unmute(&0);
+        assert_eq!(bench.pop(0).unwrap().0, [2]);
+    }
+
+    #[test]
+    fn the_oldest_batch_goes_first_and_idle_keys_are_forgotten() {
+        let mut bench = Bench::new(Dispatch::Natural, 10);
+        for key in [3, 1, 2] {
+            bench.push(0, key, u32::from(key));
+        }
+        let order: Vec<_> = (0..3).map(|_| bench.pop(0).unwrap().0[0]).collect();
+        assert_eq!(order, [3, 1, 2]);
+        for key in 1..4 {
+            bench.queue.unmute(&key);
+        }
+        assert_eq!((bench.queue.lanes.len(), bench.queue.len()), (0, 0));
+    }
+
+    #[test]
+    fn a_linger_beyond_the_clock_waits_for_a_seal() {
+        let mut bench = Bench::new(Dispatch::Linger(Duration::MAX), 10);
+        bench.push(0, 0, 1);
+        assert!(bench.pop(1_000_000).is_none());
+        bench.queue.seal_all(DispatchReason::Flush);
+        assert_eq!(bench.pop(0), Some((vec![1], DispatchReason::Flush)));
     }
 }

@@ -52,8 +52,7 @@ fn batches_of_a_key_run_one_after_the_other() {
 
 #[test]
 fn unordered_batches_of_a_key_run_together() {
-    let entered: [Gate; 2] = Default::default();
-    let doors = entered.clone();
+    let doors: [Gate; 2] = Default::default();
     let batcher = Batcher::builder(batch_core::keyed_fn(
         |_: &usize| (),
         move |(), batch: batch_core::Batch<usize, (), ()>| {

@@ -1,6 +1,13 @@
-//! Reads what `git push --porcelain` writes.
+//! Reads what `git push --porcelain` writes, and what its reasons mean.
+//!
+//! A line of it is `<flag> TAB <from>:<to> TAB <summary> (<reason>)`. The reason comes from the
+//! remote and may hold anything, even line ends followed by what looks like another line. So a
+//! line counts only if it names a pair that was pushed, and of several lines for one ref the
+//! worst counts.
 
-use bstr::BString;
+use bstr::ByteSlice;
+
+use crate::publish::scrub;
 
 /// Whether the same push can succeed later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -19,13 +26,212 @@ pub enum PushStatus {
     Updated,
     /// The remote confirmed that the ref is new.
     Created,
-    /// The ref was there already, nothing was sent.
+    /// The remote confirmed that the ref moved, to a commit that does not descend from the old.
+    Forced,
+    /// The remote confirmed that the ref is gone.
+    Deleted,
+    /// The ref was there already; nothing was sent.
     UpToDate,
     /// The ref did not move.
     Rejected {
         /// Whether trying again can help.
         class: Class,
-        /// What git or the remote gave as the reason.
-        reason: BString,
+        /// What git or the remote gave as the reason, in one line, fit for a terminal.
+        reason: String,
     },
+    /// The remote took the push but did not say what became of this ref: only its refs can tell.
+    Unknown {
+        /// What is known, in one line, fit for a terminal.
+        reason: String,
+    },
+}
+
+impl PushStatus {
+    /// Returns true if the remote confirmed that the ref is as it was pushed.
+    pub fn is_landed(&self) -> bool {
+        matches!(
+            self,
+            PushStatus::Updated
+                | PushStatus::Created
+                | PushStatus::Forced
+                | PushStatus::Deleted
+                | PushStatus::UpToDate
+        )
+    }
+
+    /// Orders statuses by how little of the ref is known to have landed.
+    fn badness(&self) -> u8 {
+        match self {
+            PushStatus::Rejected { .. } => 2,
+            PushStatus::Unknown { .. } => 1,
+            _ => 0,
+        }
+    }
+
+    /// Returns this status or `other`, whichever promises less.
+    pub(crate) fn or_worse(self, other: PushStatus) -> PushStatus {
+        if other.badness() > self.badness() { other } else { self }
+    }
+}
+
+/// One line about one ref.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Line<'a> {
+    pub(crate) from: &'a [u8],
+    pub(crate) to: &'a [u8],
+    pub(crate) status: PushStatus,
+}
+
+/// Yields the lines about refs in the output of a push; all others are passed over.
+pub(crate) fn lines(stdout: &[u8]) -> impl Iterator<Item = Line<'_>> {
+    stdout.lines().filter_map(line)
+}
+
+fn line(line: &[u8]) -> Option<Line<'_>> {
+    let mut fields = line.splitn(3, |byte| *byte == b'\t');
+    let (flag, pair, summary) = (fields.next()?, fields.next()?, fields.next()?);
+    let colon = pair.find_byte(b':')?;
+    let (from, to) = (&pair[..colon], &pair[colon + 1..]);
+    let status = match flag {
+        b" " => PushStatus::Updated,
+        b"*" => PushStatus::Created,
+        b"+" => PushStatus::Forced,
+        b"-" => PushStatus::Deleted,
+        b"=" => PushStatus::UpToDate,
+        b"!" => refusal(summary),
+        _ => return None,
+    };
+    Some(Line { from, to, status })
+}
+
+/// Reads the summary of a ref that did not move: `[remote rejected] (hook declined)`.
+fn refusal(summary: &[u8]) -> PushStatus {
+    let reason = match summary.split_once_str(" (") {
+        Some((_, reason)) => reason.strip_suffix(b")").unwrap_or(reason),
+        None => summary,
+    };
+    let reason = scrub::line(reason);
+    if summary.starts_with(b"[remote failure]") {
+        return PushStatus::Unknown { reason };
+    }
+    PushStatus::Rejected { class: classify(&reason), reason }
+}
+
+/// Says whether a refusal for `reason` can pass.
+///
+/// A reason that is not known is taken for final: to try again in vain costs a round trip each
+/// time, and may be what a policy counts.
+pub(crate) fn classify(reason: &str) -> Class {
+    /// Beats the list below: these are not healed by time.
+    const PERMANENT: [&str; 8] = [
+        "hook declined",
+        "exists; cannot create",
+        "conflict",
+        "protected",
+        "prohibited",
+        "checked out",
+        "permission",
+        "locked branch",
+    ];
+    const TRANSIENT: [&str; 15] = [
+        "fetch first",
+        "non-fast-forward",
+        "stale info",
+        "remote ref updated since checkout",
+        "atomic push failed",
+        "atomic transaction failed",
+        "failed to update ref",
+        "failed to start transaction",
+        "incorrect old value provided",
+        "reference already exists",
+        "cannot lock ref",
+        "failed to lock",
+        "lock_failure",
+        "try again",
+        "timeout",
+    ];
+    let reason = reason.to_ascii_lowercase();
+    let is_in = |list: &[&str]| list.iter().any(|known| reason.contains(known));
+    if !is_in(&PERMANENT) && is_in(&TRANSIENT) { Class::Transient } else { Class::Permanent }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rejected(class: Class, reason: &str) -> PushStatus {
+        PushStatus::Rejected { class, reason: reason.to_owned() }
+    }
+
+    #[test]
+    fn every_flag_has_its_status() {
+        let stdout = b"To file:///r.git\n\
+             =\tA:refs/heads/same\t[up to date]\n\
+             \x20\tB:refs/heads/moved\t1111111..2222222\n\
+             *\tC:refs/heads/new\t[new branch]\n\
+             +\tD:refs/heads/forced\t1111111...2222222 (forced update)\n\
+             -\t:refs/heads/gone\t[deleted]\n\
+             !\tE:refs/heads/no\t[rejected] (fetch first)\n\
+             !\tF:refs/heads/hook\t[remote rejected] (hook declined)\n\
+             !\tG:refs/heads/silent\t[remote failure] (remote failed to report status)\n\
+             Done\n";
+        let read: Vec<_> = lines(stdout).map(|l| (l.from, l.to, l.status)).collect();
+        let failed = "remote failed to report status".to_owned();
+        let want: [(&[u8], &[u8], PushStatus); 8] = [
+            (b"A", b"refs/heads/same", PushStatus::UpToDate),
+            (b"B", b"refs/heads/moved", PushStatus::Updated),
+            (b"C", b"refs/heads/new", PushStatus::Created),
+            (b"D", b"refs/heads/forced", PushStatus::Forced),
+            (b"", b"refs/heads/gone", PushStatus::Deleted),
+            (b"E", b"refs/heads/no", rejected(Class::Transient, "fetch first")),
+            (b"F", b"refs/heads/hook", rejected(Class::Permanent, "hook declined")),
+            (b"G", b"refs/heads/silent", PushStatus::Unknown { reason: failed }),
+        ];
+        assert_eq!(read, want);
+    }
+
+    #[test]
+    fn what_is_no_line_about_a_ref_is_passed_over() {
+        for text in
+            ["", "Done", "To x", "*\tno-colon\t[new branch]", "?\tA:r\tx", "*\tA:r", "**\tA:r\t"]
+        {
+            assert_eq!(lines(text.as_bytes()).count(), 0, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_reason_may_hold_brackets_and_control_characters() {
+        let read = lines(b"!\tA:r\t[remote rejected] (no (really) \x1b[31m)\n").next();
+        assert_eq!(
+            read.map(|line| line.status),
+            Some(rejected(Class::Permanent, "no (really) \u{fffd}[31m"))
+        );
+    }
+
+    #[test]
+    fn reasons_of_servers_are_classified() {
+        for transient in [
+            "non-fast-forward",
+            "failed to update ref",
+            "cannot lock ref 'refs/heads/x': is at 1 but expected 2",
+            "incorrect old value provided",
+            "failed to lock",
+        ] {
+            assert_eq!(classify(transient), Class::Transient, "{transient}");
+        }
+        for permanent in [
+            "pre-receive hook declined",
+            "protected branch hook declined",
+            "push declined due to repository rule violations",
+            "branch is currently checked out",
+            "deletion prohibited",
+            "cannot lock ref 'refs/heads/a/b': 'refs/heads/a' exists; cannot create 'refs/heads/a/b'",
+            "refname conflict",
+            "unpacker error",
+            "needs force",
+            "something new",
+        ] {
+            assert_eq!(classify(permanent), Class::Permanent, "{permanent}");
+        }
+    }
 }

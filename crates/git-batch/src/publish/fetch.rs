@@ -1,0 +1,83 @@
+//! Fetches into refs of our own.
+
+use bstr::BString;
+use gix::ObjectId;
+
+use super::remote::{check_remote, is_full_name};
+use super::{PublishError, scrub};
+use crate::program::Git;
+
+/// Fetches `refs` (full names) of `remote` and returns what they are there, in the order given.
+///
+/// They land in `refs/batchyard/fetched/`, under names that are made from those of the remote and
+/// the ref, and replace what an earlier fetch left there. Writes neither `FETCH_HEAD` nor
+/// `refs/remotes` nor tags, and no reflog. One process, one round trip; blocks up to the time
+/// limit of `git`.
+///
+/// # Errors
+/// The remote cannot be reached or lacks one of the refs; then no ref has moved.
+pub fn fetch(
+    git: &Git,
+    remote: &str,
+    refs: &[BString],
+) -> Result<Vec<(BString, ObjectId)>, PublishError> {
+    check_remote(remote)?;
+    if refs.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut refspecs = Vec::new();
+    for name in refs {
+        if !is_full_name(name.as_ref()) {
+            return Err(PublishError::BadName { what: "ref", name: name.to_string() });
+        }
+        refspecs.extend_from_slice(b"+");
+        refspecs.extend_from_slice(name);
+        refspecs.extend_from_slice(format!(":{}\n", private_name(remote, name)).as_bytes());
+    }
+
+    let mut command = git.command();
+    // A ref that nobody reads by name needs no history.
+    command.args(["-c", "core.logAllRefUpdates=false"]);
+    if !remote.contains(['=', ':', '/']) {
+        // Newer versions of git move `refs/remotes/<name>/HEAD` along.
+        command.args(["-c", &format!("remote.{remote}.followRemoteHEAD=never")]);
+    }
+    command.args(["fetch", "--quiet", "--atomic", "--no-write-fetch-head", "--refmap="]);
+    command.args(["--no-tags", "--no-prune", "--no-prune-tags", "--no-recurse-submodules"]);
+    command.args(["--no-auto-maintenance", "--no-write-commit-graph", "--no-show-forced-updates"]);
+    command.args(["--stdin", "--", remote]);
+    let output = git.finish(command, Some(&refspecs))?;
+    if !output.is_success() {
+        return Err(missing_ref(remote, &output.stderr)
+            .unwrap_or_else(|| PublishError::failed("fetch from", remote, &output)));
+    }
+
+    let repo = super::push::open(git)?;
+    refs.iter()
+        .map(|name| match repo.find_reference(&private_name(remote, name)) {
+            Ok(found) => Ok((name.clone(), found.id().detach())),
+            Err(_) => Err(PublishError::MissingRef {
+                remote: scrub::line(remote.as_bytes()),
+                name: name.to_string(),
+            }),
+        })
+        .collect()
+}
+
+/// Returns the ref in which `name` of `remote` is kept here.
+///
+/// A digest, because the names of one remote at two times can clash as folder and file, and two
+/// names can differ by case alone.
+fn private_name(remote: &str, name: &BString) -> String {
+    let key = [remote.as_bytes(), b"\0", name].concat();
+    let digest = gix::objs::compute_hash(gix::hash::Kind::Sha1, gix::objs::Kind::Blob, &key)
+        .expect("short names are no attack on SHA-1");
+    format!("refs/batchyard/fetched/{digest}")
+}
+
+fn missing_ref(remote: &str, stderr: &[u8]) -> Option<PublishError> {
+    let said = scrub::text(stderr);
+    let (_, name) = said.split_once("couldn't find remote ref ")?;
+    let name = name.lines().next().unwrap_or_default().to_owned();
+    Some(PublishError::MissingRef { remote: scrub::line(remote.as_bytes()), name })
+}

@@ -1,0 +1,219 @@
+//! The one push of a batch.
+
+use std::collections::BTreeMap;
+
+use bstr::{BStr, BString, ByteSlice};
+use gix::ObjectId;
+
+use super::remote::{Untracked, check_remote, is_full_name, remote_refs};
+use super::{Class, PublishError, PushReport, PushStatus, RefUpdate, scrub};
+use crate::porcelain;
+use crate::program::Git;
+
+/// How many bytes of arguments one push may have: below what every platform allows, with room
+/// for the environment.
+const MAX_ARGUMENTS: usize = if cfg!(windows) { 24 << 10 } else { 512 << 10 };
+
+/// Pushes `updates` to `remote` with one command; each ref lands or fails alone.
+///
+/// A ref moves only if the remote has what `expect` says at that moment (a lease), and only to a
+/// descendant of it: git forces an update whose lease holds, so that is checked here, before
+/// anything is sent. What cannot be pushed at all (no name of a ref, named twice, an object that
+/// is not here) is refused without keeping the others back. The pre-push hook runs once; hooks of
+/// the remote run as for any push. If the remote does not say what became of a ref, its refs are
+/// read once to find out.
+///
+/// Two processes, three if the remote was silent; blocks up to the time limit of `git` for each.
+///
+/// # Errors
+/// The remote cannot be reached, the pre-push hook refused, the refs do not fit on one command
+/// line (about 3,000), or there was no answer for any ref. After a failure that names no ref, what
+/// the remote has is known from its refs alone.
+pub fn push(git: &Git, remote: &str, updates: &[RefUpdate]) -> Result<PushReport, PublishError> {
+    check_remote(remote)?;
+    let mut report =
+        PushReport { refs: Vec::new(), pushes: 0, processes: 0, stderr: String::new() };
+    let mut round = Round::plan(git, updates)?;
+    if !round.sent.is_empty() {
+        let arguments = round.arguments()?;
+        let remote_here = Untracked::of(git, remote)?;
+        let mut command = git.command();
+        command.args(&remote_here.options).args(["push", "--porcelain"]);
+        command.args(arguments.leases).args(["--", &remote_here.name]).args(arguments.refspecs);
+        let output = git.finish(command, None)?;
+        report.pushes = 1;
+        report.processes = 2;
+        report.stderr = scrub::excerpt(&output.stderr);
+        if !round.read(&output.stdout, &output.stderr) {
+            return Err(PublishError::failed("push to", remote, &output));
+        }
+        if round.is_any_unknown() {
+            report.processes += 1;
+            if let Ok(state) = remote_refs(git, remote) {
+                round.settle(&state.refs);
+            }
+        }
+    }
+    report.refs = round.into_statuses();
+    Ok(report)
+}
+
+/// Opens the repository for reading objects and refs, without the settings of a user.
+pub(super) fn open(git: &Git) -> Result<gix::Repository, PublishError> {
+    gix::open_opts(git.git_dir(), gix::open::Options::isolated().open_path_as_is(true))
+        .map_err(PublishError::Repository)
+}
+
+/// The updates of one push with what is known about each.
+struct Round<'a> {
+    updates: &'a [RefUpdate],
+    statuses: Vec<Option<PushStatus>>,
+    /// Where in `updates` each ref is that is sent.
+    sent: BTreeMap<&'a BStr, usize>,
+}
+
+struct Arguments {
+    leases: Vec<String>,
+    refspecs: Vec<String>,
+}
+
+impl<'a> Round<'a> {
+    /// Refuses what must not be sent, and notes the rest.
+    fn plan(git: &Git, updates: &'a [RefUpdate]) -> Result<Round<'a>, PublishError> {
+        let mut round =
+            Round { updates, statuses: vec![None; updates.len()], sent: BTreeMap::new() };
+        if updates.is_empty() {
+            return Ok(round);
+        }
+        let repo = open(git)?;
+        let cache = repo.commit_graph_if_enabled().ok().flatten();
+        let mut graph = repo.revision_graph(cache.as_ref());
+        for (index, update) in updates.iter().enumerate() {
+            let refused = if !is_full_name(update.name.as_ref()) || update.name.to_str().is_err() {
+                Some((Class::Permanent, "not the full name of a ref"))
+            } else if round.sent.contains_key(update.name.as_bstr()) {
+                Some((Class::Permanent, "named twice in one push"))
+            } else if !repo.has_object(update.new) {
+                Some((Class::Permanent, "the new object is not in this repository"))
+            } else {
+                let mut descends = |old, new| {
+                    let base = repo.merge_base_with_graph(old, new, &mut graph);
+                    base.is_ok_and(|base| base.is_some_and(|base| base == old))
+                };
+                match update.expect {
+                    None => None,
+                    Some(old) if old == update.new => None,
+                    Some(old) if !repo.has_object(old) => Some((Class::Transient, "fetch first")),
+                    Some(old) if descends(old, update.new) => None,
+                    Some(_) => Some((Class::Transient, "non-fast-forward")),
+                }
+            };
+            match refused {
+                Some((class, reason)) => {
+                    round.statuses[index] =
+                        Some(PushStatus::Rejected { class, reason: reason.to_owned() });
+                }
+                None => {
+                    round.sent.insert(update.name.as_bstr(), index);
+                }
+            }
+        }
+        Ok(round)
+    }
+
+    fn arguments(&self) -> Result<Arguments, PublishError> {
+        let mut arguments = Arguments { leases: Vec::new(), refspecs: Vec::new() };
+        let mut bytes = 0;
+        for index in self.sent.values() {
+            let RefUpdate { name, expect, new } = &self.updates[*index];
+            let expect = expect.map(|id| id.to_string()).unwrap_or_default();
+            let lease = format!("--force-with-lease={name}:{expect}");
+            let refspec = format!("{new}:{name}");
+            bytes += lease.len() + refspec.len() + 2;
+            arguments.leases.push(lease);
+            arguments.refspecs.push(refspec);
+        }
+        if bytes > MAX_ARGUMENTS {
+            let refs = self.sent.len();
+            return Err(PublishError::TooManyRefs { refs, bytes, max: MAX_ARGUMENTS });
+        }
+        Ok(arguments)
+    }
+
+    /// Reads the output of a push; false if it says nothing about any ref that was sent.
+    fn read(&mut self, stdout: &[u8], stderr: &[u8]) -> bool {
+        let mut is_any = false;
+        for line in porcelain::lines(stdout) {
+            let Some(index) = self.sent.get(line.to.as_bstr()).copied() else { continue };
+            if self.updates[index].new.to_string().as_bytes() != line.from {
+                continue;
+            }
+            is_any = true;
+            let slot = &mut self.statuses[index];
+            *slot = Some(match slot.take() {
+                Some(earlier) => earlier.or_worse(line.status),
+                None => line.status,
+            });
+        }
+        for index in self.sent.values() {
+            let slot = &mut self.statuses[*index];
+            match slot {
+                None => {
+                    let reason = "git said nothing about this ref".to_owned();
+                    *slot = Some(PushStatus::Unknown { reason });
+                }
+                Some(PushStatus::Rejected { class, reason })
+                    if reason == "failed to update ref" =>
+                {
+                    if let Some(detail) = why_locked(stderr, &self.updates[*index].name) {
+                        (*class, *reason) = (porcelain::classify(&detail), detail);
+                    }
+                }
+                Some(_) => {}
+            }
+        }
+        is_any
+    }
+
+    fn is_any_unknown(&self) -> bool {
+        self.statuses.iter().any(|status| matches!(status, Some(PushStatus::Unknown { .. })))
+    }
+
+    /// Replaces what is unknown by what the remote's refs say.
+    fn settle(&mut self, refs: &BTreeMap<BString, ObjectId>) {
+        for (update, status) in self.updates.iter().zip(&mut self.statuses) {
+            if !matches!(status, Some(PushStatus::Unknown { .. })) {
+                continue;
+            }
+            let there = refs.get(&update.name).copied();
+            *status = Some(if there == Some(update.new) {
+                match update.expect {
+                    Some(_) => PushStatus::Updated,
+                    None => PushStatus::Created,
+                }
+            } else {
+                let reason = if there == update.expect {
+                    "the remote gave no answer, and the ref has not moved"
+                } else {
+                    "the remote gave no answer, and the ref was moved by another"
+                };
+                PushStatus::Rejected { class: Class::Transient, reason: reason.to_owned() }
+            });
+        }
+    }
+
+    fn into_statuses(self) -> Vec<(BString, PushStatus)> {
+        let unknown = || PushStatus::Unknown { reason: "not sent".to_owned() };
+        let statuses = self.statuses.into_iter().map(|status| status.unwrap_or_else(unknown));
+        self.updates.iter().map(|update| update.name.clone()).zip(statuses).collect()
+    }
+}
+
+/// Finds what the remote wrote about a ref that it could not lock; its answer alone does not tell
+/// a busy ref from a name that clashes with another.
+fn why_locked(stderr: &[u8], name: &BString) -> Option<String> {
+    let start = format!("cannot lock ref '{name}': ");
+    stderr.lines().find_map(|line| {
+        line.split_once_str(&start).map(|(_, why)| format!("{start}{}", scrub::line(why)))
+    })
+}

@@ -6,18 +6,20 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::batch::{Batch, Ledger, Settled, Shared};
-use crate::block::{Completion, EngineLink, Lead, SharedBlock};
+use crate::batch::{Batch, Ledger, Shared};
+use crate::block::{EngineLink, Lead, SharedBlock};
 use crate::builder::Settings;
-use crate::close::{Close, CloseReport};
 use crate::current::{self, Running};
-use crate::error::{BatchError, Refusal};
+use crate::error::Refusal;
 use crate::id::{BatchId, ItemId};
 use crate::processor::{BatchOf, BatchProcessor};
-use crate::queue::{Order, Queue};
-use crate::stats::{DispatchReason, PastBatch, Stats};
+use crate::queue::Queue;
+use crate::stats::{PastBatch, Stats};
 use crate::sync::{Arc, Condvar, Mutex, MutexGuard, Weak, deadline, is_over, lock, wait_until};
 use crate::ticket::Ticket;
+
+mod ending;
+mod progress;
 
 /// The shared part of all handles of one batcher.
 pub(crate) struct Engine<P: BatchProcessor> {
@@ -286,141 +288,6 @@ impl<P: BatchProcessor> Engine<P> {
 
     pub(crate) fn oldest(&self) -> Option<Instant> {
         lock(&self.state).queue.oldest()
-    }
-
-    /// Seals what is open; returns the blocks of all items accepted so far that are not final.
-    pub(crate) fn flush(&self) -> Vec<Arc<dyn Completion>> {
-        let mut state = lock(&self.state);
-        state.queue.seal_all(DispatchReason::Flush);
-        let in_flight = state.in_flight.values().map(|entry| &entry.block);
-        let blocks = in_flight.chain(state.queue.blocks());
-        let blocks =
-            blocks.map(|block| -> Arc<dyn Completion> { BlockOf::<P>::clone(block) }).collect();
-        drop(state);
-        self.work.notify_all();
-        self.go_on();
-        blocks
-    }
-
-    pub(crate) fn close(&self, mode: Close, timeout: Duration) -> CloseReport<P::Item> {
-        let until = deadline(timeout);
-        let mut state = lock(&self.state);
-        state.closed = true;
-        let mut drained = Vec::new();
-        match mode {
-            Close::Abort => drained = state.queue.drain(),
-            Close::Drain => state.queue.seal_all(DispatchReason::Close),
-        }
-        self.room.notify_all();
-        self.work.notify_all();
-        let may_wait = !current::is_running(self.link.id);
-        while may_wait && !state.is_idle() && !is_over(until) {
-            state = self.wait_for_change(state, &self.idle, until);
-        }
-        drained.extend(state.queue.drain());
-        let handed_back: usize = drained.iter().map(|open| open.items.len()).sum();
-        state.stats.handed_back += count(handed_back);
-        state.stopping = true;
-        let running: Vec<_> =
-            state.in_flight.values().filter_map(|entry| entry.batch.upgrade()).collect();
-        drop(state);
-        self.work.notify_all();
-
-        let in_flight = running.iter().flat_map(|batch| batch.open_ids()).collect();
-        let mut leftovers = Vec::with_capacity(handed_back);
-        for open in drained {
-            open.block.publish((0..open.items.len()).map(|i| (i, Err(BatchError::Closed))));
-            leftovers.extend(open.ids.into_iter().zip(open.items));
-        }
-        CloseReport { leftovers, in_flight, stats: self.stats() }
-    }
-
-    /// Lets the workers finish what was accepted and end. Never blocks.
-    pub(crate) fn stop(&self) {
-        let mut state = lock(&self.state);
-        state.closed = true;
-        state.stopping = true;
-        state.queue.seal_all(DispatchReason::Close);
-        drop(state);
-        self.room.notify_all();
-        self.work.notify_all();
-    }
-}
-
-impl<P: BatchProcessor> Lead for Engine<P> {
-    fn lead(&self) {
-        let mut state = lock(&self.state);
-        if state.leading {
-            return;
-        }
-        state.leading = true;
-        while let Some((key, batch)) = self.next(&mut state) {
-            drop(state);
-            self.run(&key, batch);
-            drop(key);
-            state = lock(&self.state);
-            // Somebody who waits for the next batch runs it; this caller has its own work to do.
-            if state.queue.head_block().is_some_and(|block| block.request_lead()) {
-                break;
-            }
-        }
-        state.leading = false;
-    }
-}
-
-impl<P: BatchProcessor> Ledger for Engine<P> {
-    fn settle(&self, id: BatchId, settled: Settled) {
-        let now = Instant::now();
-        let finals = settled.completed + settled.failed;
-        let mut guard = lock(&self.state);
-        let state = &mut *guard;
-        state.stats.completed += count(settled.completed);
-        state.stats.failed += count(settled.failed);
-        state.stats.in_flight -= count(finals);
-        let entry = state.in_flight.get_mut(&id).expect("a batch is listed until it is final");
-        entry.open -= finals;
-        entry.past.completed += settled.completed;
-        entry.past.failed += settled.failed;
-        let mut forgotten = None;
-        if entry.open == 0 {
-            let mut entry = state.in_flight.remove(&id).expect("the entry was just there");
-            if self.settings.order == Order::Fifo {
-                state.queue.unmute(&entry.past.key);
-            }
-            entry.past.in_flight = now.saturating_duration_since(entry.sent);
-            state.history.push_back(entry.past);
-            if state.history.len() > self.settings.history {
-                forgotten = state.history.pop_front();
-            }
-        }
-        let (is_idle, is_ready) = (state.is_idle(), state.queue.has_ready(now));
-        let has_linger = state.queue.next_linger_end().is_some();
-        let is_over = state.stopping && state.queue.len() == 0;
-        drop(guard);
-        drop(forgotten);
-        self.room.notify_all();
-        if is_idle {
-            self.idle.notify_all();
-        }
-        if is_over {
-            self.work.notify_all();
-        } else if is_ready || has_linger {
-            self.work.notify_one();
-        }
-    }
-
-    fn go_on(&self) {
-        if !self.settings.is_inline() {
-            return;
-        }
-        let mut state = lock(&self.state);
-        if state.leading || !state.queue.has_ready(Instant::now()) {
-            return;
-        }
-        if !state.queue.head_block().is_some_and(|block| block.request_lead()) {
-            drop(state);
-            self.lead();
-        }
     }
 }
 

@@ -47,7 +47,7 @@ fn a_drain_that_runs_out_of_time_hands_the_rest_back() {
     assert_eq!(report.leftovers.iter().map(|(_, item)| *item).collect::<Vec<_>>(), [2, 3]);
     assert_eq!(report.in_flight.len(), 1);
     recorder.gate.open();
-    let ends: Vec<_> = set.wait().into_iter().map(|outcome| outcome.ok()).collect();
+    let ends: Vec<_> = set.wait().into_iter().map(Result::ok).collect();
     assert_eq!(ends, [Some(2), None, None]);
 }
 
@@ -68,8 +68,7 @@ fn a_waiting_submit_learns_of_the_close() {
 
 #[test]
 fn dropping_the_last_handle_still_sends_everything() {
-    let recorder = Recorder::open();
-    let batcher = Batcher::builder(recorder.clone()).linger(LONG).build().unwrap();
+    let batcher = Batcher::builder(Recorder::open()).linger(LONG).build().unwrap();
     let set = batcher.submit_all(0..5).unwrap();
     drop(batcher);
     assert!(set.wait().into_iter().all(|outcome| outcome.is_ok()));

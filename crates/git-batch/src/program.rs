@@ -64,7 +64,7 @@ const SETTINGS: [&str; 11] = [
 #[derive(Debug, Clone)]
 pub struct Git {
     program: OsString,
-    git_dir: PathBuf,
+    repository: PathBuf,
     work_dir: PathBuf,
     time_limit: Option<Duration>,
     max_stdout: usize,
@@ -162,14 +162,14 @@ impl Git {
     /// As [`open`](Git::open).
     pub fn open_with(program: &OsStr, git_dir: &Path) -> Result<Git, GitError> {
         let no_folder = || GitError::NotAFolder { path: git_dir.to_owned() };
-        let git_dir = git_dir.canonicalize().map_err(|_| no_folder())?;
-        if !git_dir.is_dir() {
+        let repository = git_dir.canonicalize().map_err(|_| no_folder())?;
+        if !repository.is_dir() {
             return Err(no_folder());
         }
         let git = Git {
             program: program.to_owned(),
-            work_dir: work_dir(&git_dir),
-            git_dir,
+            work_dir: work_dir(&repository),
+            repository,
             time_limit: Some(Duration::from_mins(30)),
             max_stdout: 256 << 20,
             max_stderr: 64 << 10,
@@ -198,7 +198,7 @@ impl Git {
 
     /// Returns the git directory, absolute and without symlinks.
     pub fn git_dir(&self) -> &Path {
-        &self.git_dir
+        &self.repository
     }
 
     /// Returns the command that [`run`](Git::run) would start, up to `args`.
@@ -221,7 +221,7 @@ impl Git {
             .stdin(Stdio::null())
             .arg("--no-pager")
             .arg("--git-dir")
-            .arg(&self.git_dir);
+            .arg(&self.repository);
         for setting in SETTINGS {
             command.args(["-c", setting]);
         }

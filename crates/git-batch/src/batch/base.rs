@@ -1,0 +1,100 @@
+//! Where a branch starts, and what the remote has.
+
+use bstr::ByteSlice;
+use gix::ObjectId;
+use gix::refs::FullName;
+
+use super::{Batch, Branch};
+use crate::outcome::causes;
+use crate::publish::{self, RemoteState};
+use crate::{OpError, OpErrorKind, guard};
+
+impl Batch<'_, '_> {
+    /// What the remote has, asked once per batch.
+    pub(super) fn remote(&mut self) -> Result<&RemoteState, OpError> {
+        if self.remote.is_none() {
+            self.receipt.processes += 1;
+            let state = publish::remote_refs(&self.session.git, self.session.remote)
+                .map_err(|error| OpError::new(OpErrorKind::Remote, causes(&error)))?;
+            self.remote = Some(state);
+        }
+        Ok(self.remote.as_ref().expect("it was set above"))
+    }
+
+    /// The commit that a base names: a branch of this batch or repository, any other revision, or
+    /// a branch of the remote.
+    pub(super) fn named_base(&mut self, base: &str) -> Result<ObjectId, OpError> {
+        let branch = guard::refname::branch(base).ok();
+        if let Some(name) = &branch
+            && let Some(tip) = self.branch(name)?.tip
+        {
+            return Ok(tip);
+        }
+        if let Some(id) = self.session.store.resolve(base) {
+            return Ok(id);
+        }
+        if let Some(name) = branch
+            && let Some(id) = self.remote_tip(&name)?
+        {
+            return Ok(id);
+        }
+        Err(OpError::new(
+            OpErrorKind::UnknownBase,
+            format!(
+                "base {base:?} is no branch and no other commit, neither here nor at the remote"
+            ),
+        ))
+    }
+
+    /// The remote's default branch; `None` where both sides have no commit at all yet.
+    pub(super) fn default_base(&mut self) -> Result<Option<ObjectId>, OpError> {
+        let remote = self.remote()?;
+        if let Some(head) = remote.head.clone() {
+            let name = FullName::try_from(head).map_err(|error| {
+                OpError::new(OpErrorKind::Remote, format!("the remote's HEAD: {error}"))
+            })?;
+            if let Some(id) = self.remote_tip(&name)? {
+                return Ok(Some(id));
+            }
+        }
+        if self.session.store.is_unborn()? {
+            return Ok(None);
+        }
+        Err(OpError::new(
+            OpErrorKind::UnknownBase,
+            "the remote has no default branch with a commit; give a base",
+        ))
+    }
+
+    /// The commit of a remote's branch, fetched into a private ref if it is not here yet.
+    pub(super) fn remote_tip(&mut self, name: &FullName) -> Result<Option<ObjectId>, OpError> {
+        let Some(&id) = self.remote()?.refs.get(name.as_bstr()) else { return Ok(None) };
+        if self.session.store.has_object(id) {
+            return Ok(Some(id));
+        }
+        let wanted = name.as_bstr().to_owned();
+        self.receipt.processes += 1;
+        let fetched = publish::fetch(&self.session.git, self.session.remote, &[wanted])
+            .map_err(|error| OpError::new(OpErrorKind::Remote, causes(&error)))?;
+        // It may have moved once more since it was listed; the lease of the push notices.
+        Ok(fetched.into_iter().next().map(|(_, id)| id))
+    }
+
+    /// Starts the branch at the remote's commit, to be moved there first.
+    pub(super) fn start_at_remote(&mut self, name: &FullName) -> Result<(), OpError> {
+        let Some(tip) = self.remote_tip(name)? else {
+            return Err(OpError::new(
+                OpErrorKind::UnknownBranch,
+                format!(
+                    "remote {:?} has no branch {:?}",
+                    self.session.remote,
+                    name.shorten().to_str_lossy()
+                ),
+            ));
+        };
+        let state =
+            Branch { start: Some(tip), tip: Some(tip), remote_only: true, ..Branch::default() };
+        self.branches.insert(name.clone(), state);
+        Ok(())
+    }
+}

@@ -1,0 +1,302 @@
+//! Makes durable what was built, moves the local branches, pushes once.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bstr::{BString, ByteSlice};
+use gix::ObjectId;
+use gix::refs::FullName;
+
+use super::{Batch, Pending, PendingKind};
+use crate::outcome::causes;
+use crate::publish::{self, PushStatus, RefUpdate};
+use crate::store::RefMove;
+use crate::{Class, OpError, OpErrorKind, Outcome, Place, RefChange};
+
+impl Batch<'_, '_> {
+    pub(super) fn finish(
+        &mut self,
+        mut pending: Vec<Pending>,
+        outcomes: &mut [Option<Outcome>],
+        onto: Option<&FullName>,
+    ) {
+        let tips: Vec<ObjectId> = pending.iter().map(|p| p.commit).collect();
+        let keep = match self.session.store.persist(&tips) {
+            Ok(keep) => keep,
+            Err(error) => {
+                for p in pending {
+                    outcomes[p.operation] = Some(Outcome::Failed(error.clone()));
+                }
+                return;
+            }
+        };
+        self.move_local(&mut pending, outcomes);
+        self.push_all(&pending, outcomes);
+        if let Some(onto) = onto {
+            self.follow(onto);
+        }
+        drop(keep);
+    }
+
+    /// Moves the local branches. What cannot be moved fails, together with what needs it, before
+    /// any branch has moved.
+    fn move_local(&mut self, pending: &mut Vec<Pending>, outcomes: &mut [Option<Outcome>]) {
+        loop {
+            let moves = self.moves(pending);
+            if moves.is_empty() {
+                return;
+            }
+            let faults = match self.session.store.move_refs(&moves, &self.session.signer) {
+                Ok(moved) => {
+                    self.settle(&moves, moved, pending, outcomes);
+                    return;
+                }
+                Err(faults) => faults,
+            };
+            for (name, error) in faults {
+                let failed: BTreeSet<usize> = pending
+                    .iter()
+                    .filter(|p| p.branch == name && p.kind == PendingKind::Local)
+                    .map(|p| p.operation)
+                    .collect();
+                self.fail(&failed, &error, pending, outcomes);
+            }
+        }
+    }
+
+    fn moves(&self, pending: &[Pending]) -> Vec<RefMove> {
+        let mut moves: BTreeMap<&FullName, RefMove> = BTreeMap::new();
+        for p in pending.iter().filter(|p| p.kind == PendingKind::Local) {
+            let Some(state) = self.branches.get(&p.branch) else { continue };
+            let Some(step) = state.steps.iter().find(|step| step.operation == p.operation) else {
+                continue;
+            };
+            // In the order of execution, so the last one stays.
+            moves.insert(
+                &p.branch,
+                RefMove {
+                    name: p.branch.clone(),
+                    old: state.start,
+                    new: p.commit,
+                    message: step.message.clone(),
+                },
+            );
+        }
+        moves.into_values().collect()
+    }
+
+    fn settle(
+        &mut self,
+        moves: &[RefMove],
+        moved: Vec<Result<(), OpError>>,
+        pending: &mut Vec<Pending>,
+        outcomes: &mut [Option<Outcome>],
+    ) {
+        for (m, result) in moves.iter().zip(moved) {
+            let of_branch = |p: &&Pending| p.branch == m.name && p.kind == PendingKind::Local;
+            match result {
+                Ok(()) => {
+                    self.receipt.refs.push(RefChange {
+                        name: m.name.as_bstr().to_owned(),
+                        place: Place::Local,
+                        old: m.old,
+                        new: m.new,
+                    });
+                    for p in pending.iter().filter(of_branch) {
+                        outcomes[p.operation] = Some(Outcome::Landed { commit: p.commit });
+                    }
+                }
+                Err(error) => {
+                    let failed = pending.iter().filter(of_branch).map(|p| p.operation).collect();
+                    self.fail(&failed, &error, pending, outcomes);
+                }
+            }
+        }
+    }
+
+    /// Fails operations and skips all that need them, and what stands on the same branches.
+    fn fail(
+        &self,
+        failed: &BTreeSet<usize>,
+        error: &OpError,
+        pending: &mut Vec<Pending>,
+        outcomes: &mut [Option<Outcome>],
+    ) {
+        for &operation in failed {
+            outcomes[operation] = Some(Outcome::Failed(error.clone()));
+        }
+        let mut gone = failed.clone();
+        let mut because: BTreeMap<FullName, usize> = BTreeMap::new();
+        pending.retain(|p| !failed.contains(&p.operation));
+        loop {
+            let before = gone.len();
+            pending.retain(|p| {
+                let need = p.needs.iter().copied().find(|need| gone.contains(need));
+                let Some(other) = need.or_else(|| because.get(&p.branch).copied()) else {
+                    return true;
+                };
+                if p.kind != PendingKind::Push {
+                    because.insert(p.branch.clone(), other);
+                }
+                gone.insert(p.operation);
+                outcomes[p.operation] =
+                    Some(Outcome::Skipped { because: self.operations[other].id.clone() });
+                false
+            });
+            if gone.len() == before {
+                return;
+            }
+        }
+    }
+
+    /// Pushes every branch that is asked for, with one command and a lease for each.
+    fn push_all(&mut self, pending: &[Pending], outcomes: &mut [Option<Outcome>]) {
+        // Several pushes of one branch are one push of its last state.
+        let wanted: BTreeMap<FullName, ObjectId> = pending
+            .iter()
+            .filter(|p| p.kind == PendingKind::Push)
+            .map(|p| (p.branch.clone(), p.commit))
+            .collect();
+        if wanted.is_empty() {
+            return;
+        }
+        let results = self.push_refs(&wanted);
+        for p in pending.iter().filter(|p| p.kind != PendingKind::Local) {
+            let outcome = match results.get(&p.branch) {
+                Some(Ok(())) => Outcome::Landed { commit: p.commit },
+                Some(Err(outcome)) => outcome.clone(),
+                None => OpError::new(
+                    OpErrorKind::Remote,
+                    format!("git did not say what became of {:?}", p.branch.shorten()),
+                )
+                .into(),
+            };
+            outcomes[p.operation] = Some(outcome);
+        }
+    }
+
+    fn push_refs(
+        &mut self,
+        wanted: &BTreeMap<FullName, ObjectId>,
+    ) -> BTreeMap<FullName, Result<(), Outcome>> {
+        let all = |outcome: Outcome| {
+            wanted.keys().map(|name| (name.clone(), Err(outcome.clone()))).collect()
+        };
+        let theirs = match self.remote() {
+            Ok(state) => state.refs.clone(),
+            Err(error) => return all(error.into()),
+        };
+        let mut results = BTreeMap::new();
+        let mut updates = Vec::new();
+        for (name, &new) in wanted {
+            let expect = theirs.get(name.as_bstr()).copied();
+            if expect == Some(new) {
+                results.insert(name.clone(), Ok(()));
+            } else if let Err(outcome) = self.check_forward(name, expect, new) {
+                results.insert(name.clone(), Err(outcome));
+            } else {
+                updates.push(RefUpdate { name: name.as_bstr().to_owned(), expect, new });
+            }
+        }
+        if updates.is_empty() {
+            return results;
+        }
+        match publish::push(&self.session.git, self.session.remote, &updates) {
+            Err(error) => {
+                let error = OpError::new(OpErrorKind::Remote, causes(&error));
+                self.receipt.pushes += 1;
+                self.receipt.processes += 1;
+                for name in names(&updates) {
+                    results.insert(name, Err(error.clone().into()));
+                }
+            }
+            Ok(report) => {
+                self.receipt.pushes += report.pushes;
+                self.receipt.processes += report.processes;
+                for (name, status) in report.refs {
+                    let result = self.read_status(&name, &updates, status);
+                    if let Ok(name) = FullName::try_from(name) {
+                        results.insert(name, result);
+                    }
+                }
+            }
+        }
+        results
+    }
+
+    /// A lease lets git overwrite what it names, so it is checked here that nothing is lost.
+    fn check_forward(
+        &self,
+        name: &FullName,
+        expect: Option<ObjectId>,
+        new: ObjectId,
+    ) -> Result<(), Outcome> {
+        let Some(old) = expect else { return Ok(()) };
+        let store = &self.session.store;
+        if store.has_object(old) && store.is_ancestor(old, new)? {
+            return Ok(());
+        }
+        Err(Outcome::Rejected {
+            class: Class::Transient,
+            reason: format!(
+                "the remote's branch {:?} has commits that the local one has not (non-fast-forward)",
+                name.shorten().to_str_lossy()
+            ),
+        })
+    }
+
+    fn read_status(
+        &mut self,
+        name: &BString,
+        updates: &[RefUpdate],
+        status: PushStatus,
+    ) -> Result<(), Outcome> {
+        match status {
+            PushStatus::UpToDate => Ok(()),
+            PushStatus::Rejected { class, reason } => Err(Outcome::Rejected { class, reason }),
+            _ => {
+                if let Some(update) = updates.iter().find(|update| update.name == *name) {
+                    self.receipt.refs.push(RefChange {
+                        name: name.clone(),
+                        place: Place::Remote,
+                        old: update.expect,
+                        new: update.new,
+                    });
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// After a landing: the local branch follows the remote's, if it is behind and not checked out.
+    fn follow(&mut self, onto: &FullName) {
+        let landed = self
+            .receipt
+            .refs
+            .iter()
+            .find(|change| change.place == Place::Remote && change.name == onto.as_bstr());
+        let Some(new) = landed.map(|change| change.new) else { return };
+        if self.checked_out.contains_key(onto) {
+            return;
+        }
+        let store = &mut self.session.store;
+        let Ok(Some(old)) = store.branch_tip(onto) else { return };
+        if old == new || store.is_ancestor(old, new) != Ok(true) {
+            return;
+        }
+        let message = "git-batch: landed".into();
+        let moves = [RefMove { name: onto.clone(), old: Some(old), new, message }];
+        // Whether it follows or not, the landing is confirmed by the remote.
+        if store.move_refs(&moves, &self.session.signer).is_ok_and(|moved| moved == [Ok(())]) {
+            self.receipt.refs.push(RefChange {
+                name: onto.as_bstr().to_owned(),
+                place: Place::Local,
+                old: Some(old),
+                new,
+            });
+        }
+    }
+}
+
+fn names(updates: &[RefUpdate]) -> impl Iterator<Item = FullName> {
+    updates.iter().filter_map(|update| FullName::try_from(update.name.clone()).ok())
+}

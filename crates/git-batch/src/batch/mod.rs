@@ -1,0 +1,348 @@
+//! One batch: build all in memory, write once, move the local branches, push once.
+
+mod base;
+mod commit;
+mod finish;
+mod merge;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::time::Instant;
+
+use bstr::{BString, ByteSlice};
+use gix::ObjectId;
+use gix::refs::FullName;
+
+use crate::lock::WriterLock;
+use crate::program::Git;
+use crate::publish::RemoteState;
+use crate::store::{Signer, Store};
+use crate::{Author, OpError, OpErrorKind, Operation, OperationKind, Outcome, Receipt, guard};
+
+/// The repository while this process is its writer.
+pub(crate) struct Session<'a> {
+    pub(crate) store: Store,
+    git: Git,
+    remote: &'a str,
+    signer: Signer,
+    lock: WriterLock,
+}
+
+/// What a batch knows while it is built.
+struct Batch<'s, 'a> {
+    session: &'s mut Session<'a>,
+    operations: &'s [&'s Operation],
+    /// Where each branch is pushed for the last time: the position in the order of execution.
+    last_push: BTreeMap<FullName, usize>,
+    checked_out: BTreeMap<FullName, PathBuf>,
+    branches: BTreeMap<FullName, Branch>,
+    remote: Option<RemoteState>,
+    receipt: Receipt,
+}
+
+/// A branch as far as the batch got with it.
+#[derive(Debug, Default)]
+struct Branch {
+    /// The commit before the batch; `None` if the branch is new.
+    start: Option<ObjectId>,
+    /// The commit now.
+    tip: Option<ObjectId>,
+    /// The local branch stays; only the remote is to move.
+    remote_only: bool,
+    /// The operations that moved it, with the trees before and after each.
+    steps: Vec<Step>,
+    /// The commit that a new branch would start from, if operations found nothing to change.
+    unchanged: Option<ObjectId>,
+    /// An operation that could not be done on the branch.
+    failed: Option<usize>,
+}
+
+#[derive(Debug)]
+struct Step {
+    operation: usize,
+    old_tree: ObjectId,
+    new_tree: ObjectId,
+    message: BString,
+}
+
+/// An operation that is built and waits for the refs to move.
+#[derive(Debug)]
+struct Pending {
+    operation: usize,
+    branch: FullName,
+    commit: ObjectId,
+    kind: PendingKind,
+    /// Operations of this batch without which it must not land.
+    needs: BTreeSet<usize>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PendingKind {
+    /// It lands when the local branch has moved.
+    Local,
+    /// It lands when the remote has confirmed a push of the branch.
+    Remote,
+    /// It is that push.
+    Push,
+}
+
+/// What building an operation gives: something that waits for the refs, or its end.
+type Built = Result<Pending, Outcome>;
+
+impl<'a> Session<'a> {
+    pub(crate) fn new(
+        store: Store,
+        git: Git,
+        remote: &'a str,
+        author: Option<&Author>,
+        lock: WriterLock,
+    ) -> Session<'a> {
+        let signer = Signer::of(&store, author);
+        Session { store, git, remote, signer, lock }
+    }
+
+    /// Runs one batch: `order` has the indexes of its operations, `outcomes` the ends of those
+    /// that ran before. Every operation of the batch has its outcome afterwards.
+    pub(crate) fn run(
+        &mut self,
+        operations: &[&Operation],
+        order: &[usize],
+        outcomes: &mut [Option<Outcome>],
+    ) -> Receipt {
+        self.run_onto(operations, order, outcomes, None)
+    }
+
+    /// Like [`Session::run`], where the branch `onto` starts at what the remote has.
+    pub(crate) fn run_onto(
+        &mut self,
+        operations: &[&Operation],
+        order: &[usize],
+        outcomes: &mut [Option<Outcome>],
+        onto: Option<&FullName>,
+    ) -> Receipt {
+        let started = Instant::now();
+        let before = (self.store.fsyncs(), self.store.processes(), self.store.bytes());
+        let checked_out = self.store.checked_out();
+        let mut batch = Batch {
+            session: self,
+            operations,
+            last_push: last_pushes(operations, order),
+            checked_out,
+            branches: BTreeMap::new(),
+            remote: None,
+            receipt: Receipt::default(),
+        };
+        if let Some(onto) = onto
+            && let Err(error) = batch.start_at_remote(onto)
+        {
+            for &index in order {
+                outcomes[index] = Some(Outcome::Failed(error.clone()));
+            }
+        } else {
+            let pending = batch.build(order, outcomes);
+            batch.finish(pending, outcomes, onto);
+        }
+        let mut receipt = batch.receipt;
+        receipt.refs.sort();
+        receipt.fsyncs += self.store.fsyncs() - before.0;
+        receipt.processes += self.store.processes() - before.1;
+        receipt.bytes += self.store.bytes() - before.2;
+        receipt.seconds = started.elapsed();
+        receipt
+    }
+}
+
+impl Batch<'_, '_> {
+    fn build(&mut self, order: &[usize], outcomes: &mut [Option<Outcome>]) -> Vec<Pending> {
+        let operations = self.operations;
+        let index_of: BTreeMap<&str, usize> =
+            operations.iter().enumerate().map(|(index, op)| (op.id.as_str(), index)).collect();
+        let mut pending: Vec<Pending> = Vec::new();
+        for (position, &index) in order.iter().enumerate() {
+            let operation = operations[index];
+            let mut needs = BTreeSet::new();
+            let mut refused = None;
+            for id in &operation.after {
+                match index_of.get(id.as_str()) {
+                    None => refused = Some(unknown_dependency(id)),
+                    Some(&other) => match &outcomes[other] {
+                        Some(outcome) if outcome.is_success() => {}
+                        None if pending.iter().any(|p| p.operation == other) => {
+                            needs.insert(other);
+                        }
+                        _ => refused = Some(Outcome::Skipped { because: id.clone() }),
+                    },
+                }
+                if refused.is_some() {
+                    break;
+                }
+            }
+            let built = match (refused, &operation.kind) {
+                (Some(outcome), _) => Err(outcome),
+                (None, OperationKind::Commit(commit)) => self.commit(index, position, commit),
+                (None, OperationKind::Merge(merge)) => self.merge(index, position, merge),
+                (None, OperationKind::Push(push)) => self.push(index, &push.branch),
+            };
+            match built {
+                Ok(mut built) => {
+                    built.needs.append(&mut needs);
+                    pending.push(built);
+                }
+                Err(outcome) => {
+                    self.note_failure(index, &operation.kind, &outcome);
+                    outcomes[index] = Some(outcome);
+                }
+            }
+        }
+        pending
+    }
+
+    /// A push publishes the branch as it is at this place in the order.
+    fn push(&mut self, index: usize, branch: &str) -> Built {
+        let name = branch_name(branch)?;
+        let state = self.branch(&name)?;
+        let Some(commit) = state.tip else {
+            return Err(match (state.unchanged, state.failed) {
+                (Some(commit), _) => Outcome::NoChange { commit },
+                (None, Some(other)) => {
+                    Outcome::Skipped { because: self.operations[other].id.clone() }
+                }
+                (None, None) => unknown_branch(branch).into(),
+            });
+        };
+        let needs = state.steps.last().map(|step| step.operation).into_iter().collect();
+        Ok(Pending { operation: index, branch: name, commit, kind: PendingKind::Push, needs })
+    }
+
+    /// The branch as the batch sees it now.
+    fn branch(&mut self, name: &FullName) -> Result<&mut Branch, OpError> {
+        if !self.branches.contains_key(name) {
+            let start = self.session.store.branch_tip(name)?;
+            self.branches.insert(name.clone(), Branch { start, tip: start, ..Branch::default() });
+        }
+        Ok(self.branches.get_mut(name).expect("it was inserted above"))
+    }
+
+    /// Puts a new tip on a branch and says what has to happen for the operation to land.
+    fn advance(
+        &mut self,
+        name: FullName,
+        commit: ObjectId,
+        step: Step,
+        mut needs: BTreeSet<usize>,
+    ) -> Built {
+        let remote_only = self.checked_out.contains_key(&name);
+        let operation = step.operation;
+        let state = self.branch(&name)?;
+        state.remote_only |= remote_only;
+        needs.extend(state.steps.last().map(|step| step.operation));
+        state.tip = Some(commit);
+        state.steps.push(step);
+        let kind = if state.remote_only { PendingKind::Remote } else { PendingKind::Local };
+        Ok(Pending { operation, branch: name, commit, kind, needs })
+    }
+
+    /// Refuses to move a branch under somebody's feet, unless only the remote is to move.
+    fn check_movable(&mut self, name: &FullName, position: usize) -> Result<(), OpError> {
+        let Some(place) = self.checked_out.get(name) else { return Ok(()) };
+        if self.last_push.get(name).is_some_and(|&push| push > position) {
+            return Ok(());
+        }
+        Err(OpError::new(
+            OpErrorKind::CheckedOut,
+            format!(
+                "branch {:?} is checked out at {:?} and is not moved; push it in the same batch \
+                 to move the remote's branch only",
+                name.shorten(),
+                place
+            ),
+        ))
+    }
+
+    /// Refuses a new branch that would be a folder of another one, or inside one.
+    fn check_clash(&self, name: &FullName) -> Result<(), OpError> {
+        let is_inside = |inner: &FullName, outer: &FullName| {
+            inner
+                .as_bstr()
+                .strip_prefix(outer.as_bstr().as_bytes())
+                .is_some_and(|rest| rest.starts_with(b"/"))
+        };
+        let in_batch = self
+            .branches
+            .iter()
+            .filter(|(_, state)| state.tip.is_some())
+            .map(|(other, _)| other)
+            .find(|other| is_inside(other, name) || is_inside(name, other))
+            .cloned();
+        match in_batch.map_or_else(|| self.session.store.clashing_branch(name), |b| Ok(Some(b)))? {
+            None => Ok(()),
+            Some(other) => Err(OpError::new(
+                OpErrorKind::BranchClash,
+                format!(
+                    "branch {:?} cannot exist beside branch {:?}",
+                    name.shorten(),
+                    other.shorten()
+                ),
+            )),
+        }
+    }
+
+    /// The operations that changed one of `paths` on the branch in this batch.
+    fn who_changed(&self, name: &FullName, paths: &[BString]) -> Result<Vec<String>, OpError> {
+        let mut who = Vec::new();
+        for step in self.branches.get(name).map_or(&[][..], |branch| &branch.steps) {
+            let changed = self.session.store.diff(step.old_tree, step.new_tree)?.paths;
+            if paths.iter().any(|path| changed.contains(path)) {
+                who.push(self.operations[step.operation].id.clone());
+            }
+        }
+        Ok(who)
+    }
+
+    /// Remembers what later operations on the same new branch have to say about it.
+    fn note_failure(&mut self, index: usize, kind: &OperationKind, outcome: &Outcome) {
+        let name = match kind {
+            OperationKind::Commit(commit) => guard::refname::branch(&commit.branch),
+            OperationKind::Merge(merge) => guard::refname::branch(&merge.into),
+            OperationKind::Push(_) => return,
+        };
+        let Ok(name) = name else { return };
+        let Ok(state) = self.branch(&name) else { return };
+        match outcome {
+            Outcome::NoChange { commit } => state.unchanged = Some(*commit),
+            _ => state.failed = Some(index),
+        }
+    }
+}
+
+fn last_pushes(operations: &[&Operation], order: &[usize]) -> BTreeMap<FullName, usize> {
+    let pushed = |(position, &index): (usize, &usize)| match &operations[index].kind {
+        OperationKind::Push(push) => {
+            guard::refname::branch(&push.branch).ok().map(|name| (name, position))
+        }
+        _ => None,
+    };
+    order.iter().enumerate().filter_map(pushed).collect()
+}
+
+fn branch_name(branch: &str) -> Result<FullName, OpError> {
+    guard::refname::branch(branch)
+        .map_err(|error| OpError::new(OpErrorKind::InvalidBranch, error.to_string()))
+}
+
+fn unknown_branch(branch: &str) -> OpError {
+    OpError::new(OpErrorKind::UnknownBranch, format!("there is no local branch {branch:?}"))
+}
+
+fn unknown_dependency(id: &str) -> Outcome {
+    Outcome::Failed(OpError::new(
+        OpErrorKind::UnknownDependency,
+        format!("`after` names {id:?}, which is no operation of this input"),
+    ))
+}
+
+impl From<OpError> for Outcome {
+    fn from(error: OpError) -> Outcome {
+        Outcome::Failed(error)
+    }
+}

@@ -1,0 +1,264 @@
+//! The handle: a repository and its remote, with a queue in front.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use batch_core::{Batcher, Close, SubmitError, Ticket};
+
+use crate::batch::Session;
+use crate::lock::WriterLock;
+use crate::outcome::causes;
+use crate::plan::plan;
+use crate::processor::GitProcessor;
+use crate::program::Git;
+use crate::store::Store;
+use crate::{
+    ApplyError, Merge, OpenError, Operation, OperationKind, Outcome, Report, Settings, Strategy,
+    guard,
+};
+
+/// Turns the commits, merges and pushes of many tasks into few batches, each with one push.
+///
+/// No work tree and no index is read or written, `HEAD`, the configuration, `refs/remotes` and
+/// `FETCH_HEAD` stay as they are. Several handles and several processes may work on one
+/// repository: they take turns, batch by batch.
+///
+/// # Examples
+/// ```
+/// # let dir = git_batch_doctest::repository();
+/// use git_batch::{Commit, GitBatch, Operation, Settings};
+///
+/// let git = GitBatch::open(dir.path(), Settings::default())?;
+/// let report = git.apply(vec![
+///     Operation::commit("a", Commit::new("agent/1", "Add a note").write("note.txt", "hello\n")),
+///     Operation::commit("b", Commit::new("agent/2", "Add a list").write("list.txt", "1\n2\n")),
+///     Operation::push("push a", "agent/1"),
+///     Operation::push("push b", "agent/2"),
+/// ])?;
+/// assert!(report.outcomes.iter().all(|(_, outcome)| outcome.is_success()));
+/// assert_eq!(report.pushes(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct GitBatch {
+    batcher: Batcher<GitProcessor>,
+}
+
+/// What [`GitBatch`] and its processor share.
+pub(crate) struct Repository {
+    pub(crate) dir: PathBuf,
+    pub(crate) common_dir: PathBuf,
+    pub(crate) settings: Settings,
+    git: Git,
+}
+
+impl GitBatch {
+    /// Opens the repository whose work tree or git directory is `dir`, a folder inside it does
+    /// not count. Reads only: nothing is written, and the remote is not asked.
+    ///
+    /// Variables of the environment that begin with `GIT_` are ignored.
+    ///
+    /// # Errors
+    /// `dir` is no repository, the remote is not configured, the repository uses what cannot be
+    /// handled without harm (reftable, a partial clone, an unknown extension, a
+    /// reference-transaction hook), or the git program is missing or too old.
+    pub fn open(dir: impl AsRef<Path>, settings: Settings) -> Result<GitBatch, OpenError> {
+        let repository = Repository::open(dir.as_ref(), settings)?;
+        let max_items = repository.settings.max_items.unwrap_or(10);
+        let linger = repository.settings.linger;
+        let batcher = Batcher::builder(GitProcessor::new(repository))
+            .max_batch_items(max_items)
+            .linger(linger)
+            .max_block(None)
+            .build()
+            .map_err(OpenError::Thread)?;
+        Ok(GitBatch { batcher })
+    }
+
+    /// Runs all operations and returns when the last one has its outcome: in one batch with one
+    /// push, unless `max_items` is set or an operation is to run after a push.
+    ///
+    /// Operations on one branch run in the order given, each commit on top of the one before.
+    /// What is wrong with one operation fails that one alone, and moves no ref for it.
+    ///
+    /// Blocks while another writer is in the repository, up to the time set with
+    /// [`Settings::with_wait`].
+    ///
+    /// # Errors
+    /// Nothing was done: two operations have one id, the writer's lock could not be had, or the
+    /// repository cannot be opened any more.
+    pub fn apply(&self, operations: Vec<Operation>) -> Result<Report, ApplyError> {
+        if let Some(id) = repeated(operations.iter().map(|op| op.id.as_str())) {
+            return Err(ApplyError::DuplicateId { id });
+        }
+        let repository = self.repository();
+        let max_items = repository.settings.max_items.unwrap_or(usize::MAX);
+        repository.run(&operations.iter().collect::<Vec<_>>(), max_items)
+    }
+
+    /// Hands over one operation; it shares a batch, and a push, with others that come soon.
+    ///
+    /// The ticket gives the outcome. Blocks only while the queue is full. `after` can name
+    /// operations of the same batch only.
+    ///
+    /// # Errors
+    /// The operation comes back inside the error if it cannot be queued.
+    pub fn submit(
+        &self,
+        operation: Operation,
+    ) -> Result<Ticket<Outcome, ApplyError>, SubmitError<Operation>> {
+        self.batcher.submit(operation)
+    }
+
+    /// Seals the batch that is open, so that it runs now.
+    pub fn flush(&self) -> batch_core::Flush {
+        self.batcher.flush()
+    }
+
+    /// Returns the queue in front of the repository, with its figures and its history.
+    pub fn batcher(&self) -> &Batcher<GitProcessor> {
+        &self.batcher
+    }
+
+    /// Stops taking operations and waits, at most for `timeout`, until the queue is empty.
+    /// What was not sent comes back.
+    pub fn close(&self, timeout: Duration) -> Vec<Operation> {
+        let report = self.batcher.close(Close::Drain, timeout);
+        report.leftovers.into_iter().map(|(_, operation)| operation).collect()
+    }
+
+    /// Merges local branches, in the order given, onto `onto` as the remote has it now, and pushes
+    /// `onto` once. The report has one outcome per branch, by the branch's name; `Landed` means
+    /// that the remote confirmed it.
+    ///
+    /// Of two branches that clash the first lands, the other is a [`Outcome::Conflict`]. If
+    /// `onto` moves at the remote meanwhile, the merges are done again on top of what is there,
+    /// a few times. The local branch follows if it exists, is behind and is checked out nowhere.
+    ///
+    /// # Errors
+    /// Nothing was done: a branch is named twice, `onto` is no branch name, the writer's lock
+    /// could not be had, or the repository cannot be opened any more.
+    pub fn land(
+        &self,
+        onto: &str,
+        branches: &[String],
+        strategy: Strategy,
+    ) -> Result<Report, ApplyError> {
+        if let Some(id) = repeated(branches.iter().map(String::as_str)) {
+            return Err(ApplyError::DuplicateId { id });
+        }
+        let name = guard::refname::branch(onto).map_err(|error| ApplyError::InvalidBranch {
+            name: onto.to_owned(),
+            reason: error.to_string(),
+        })?;
+        let mut operations: Vec<Operation> = branches
+            .iter()
+            .map(|source| {
+                let (source, into) = (source.clone(), onto.to_owned());
+                let merge = Merge { source: source.clone(), into, strategy, message: None };
+                Operation { id: source, kind: OperationKind::Merge(merge), after: Vec::new() }
+            })
+            .collect();
+        operations.push(Operation::push("", onto));
+        let operations: Vec<&Operation> = operations.iter().collect();
+        let order: Vec<usize> = (0..operations.len()).collect();
+
+        let mut session = self.repository().session()?;
+        let mut report = Report::default();
+        for attempt in 1.. {
+            let mut outcomes = vec![None; operations.len()];
+            let receipt = session.run_onto(&operations, &order, &mut outcomes, Some(&name));
+            report.receipts.push(receipt);
+            let has_moved = matches!(
+                outcomes.last(),
+                Some(Some(Outcome::Rejected { class: crate::Class::Transient, .. }))
+            );
+            if has_moved && attempt < MAX_LANDINGS {
+                continue;
+            }
+            // The last one is the push.
+            outcomes.pop();
+            report.outcomes = collect(&operations, outcomes);
+            break;
+        }
+        Ok(report)
+    }
+
+    fn repository(&self) -> &Repository {
+        self.batcher.processor().repository()
+    }
+}
+
+/// How often a landing is tried when the remote moves under it.
+const MAX_LANDINGS: u32 = 5;
+
+impl Repository {
+    fn open(dir: &Path, settings: Settings) -> Result<Repository, OpenError> {
+        let store = Store::open(dir)?;
+        store.check_remote(dir, &settings.remote)?;
+        let git = Git::open(store.git_dir()).map_err(|error| OpenError::Git(causes(&error)))?;
+        let common_dir = store.common_dir().to_owned();
+        Ok(Repository { dir: store.git_dir().to_owned(), common_dir, settings, git })
+    }
+
+    /// Runs `operations`, whose ids are all different, in batches of at most `max_items`.
+    pub(crate) fn run(
+        &self,
+        operations: &[&Operation],
+        max_items: usize,
+    ) -> Result<Report, ApplyError> {
+        let plan = plan(operations, max_items);
+        let mut outcomes = vec![None; operations.len()];
+        for (index, error) in plan.refused {
+            outcomes[index] = Some(Outcome::Failed(error));
+        }
+        let mut report = Report::default();
+        if !plan.batches.is_empty() {
+            let mut session = self.session()?;
+            for order in &plan.batches {
+                report.receipts.push(session.run(operations, order, &mut outcomes));
+            }
+        }
+        report.outcomes = collect(operations, outcomes);
+        Ok(report)
+    }
+
+    fn session(&self) -> Result<Session<'_>, ApplyError> {
+        let lock = WriterLock::acquire(&self.common_dir, self.settings.wait)?;
+        // Opened behind the lock, so that it sees all that earlier writers did.
+        let store = Store::open(&self.dir)?;
+        Ok(Session::new(
+            store,
+            self.git.clone(),
+            &self.settings.remote,
+            self.settings.author.as_ref(),
+            lock,
+        ))
+    }
+}
+
+impl fmt::Debug for Repository {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Repository")
+            .field("dir", &self.dir)
+            .field("remote", &self.settings.remote)
+            .finish_non_exhaustive()
+    }
+}
+
+fn collect(operations: &[&Operation], outcomes: Vec<Option<Outcome>>) -> Vec<(String, Outcome)> {
+    operations
+        .iter()
+        .zip(outcomes)
+        .map(|(operation, outcome)| {
+            let outcome = outcome.expect("every operation of a batch gets its outcome");
+            (operation.id.clone(), outcome)
+        })
+        .collect()
+}
+
+fn repeated<'a>(ids: impl Iterator<Item = &'a str>) -> Option<String> {
+    let mut seen = std::collections::BTreeSet::new();
+    ids.into_iter().find(|id| !seen.insert(*id)).map(str::to_owned)
+}

@@ -1,0 +1,238 @@
+//! What a caller asks for: commits, merges and pushes, as plain data.
+
+use bstr::BString;
+use gix::ObjectId;
+
+/// One piece of work on one branch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Operation {
+    /// The caller's name for it, unique inside one input. It never reaches git.
+    pub id: String,
+    /// What is to be done.
+    pub kind: OperationKind,
+    /// Ids of operations that must succeed first; if one does not, this one is skipped.
+    pub after: Vec<String>,
+}
+
+/// What an [`Operation`] does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OperationKind {
+    /// Adds one commit to a branch, or makes the branch.
+    Commit(Commit),
+    /// Merges one local branch into another.
+    Merge(Merge),
+    /// Publishes a local branch under the same name at the remote.
+    Push(Push),
+}
+
+/// One commit: a message and the changes against its parent.
+///
+/// The parent is the tip of `branch`; a branch that does not exist yet starts at `base`.
+/// The order of `changes` carries no meaning: deletions are done before writes, and two changes
+/// of one path are an error.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Commit {
+    /// The short name of the branch, such as `agent/7`.
+    pub branch: String,
+    /// Where a new branch starts: a branch, a tag or any other revision. By default the remote's
+    /// default branch. A branch that exists must have it as an ancestor.
+    pub base: Option<String>,
+    /// The message, as bytes; a newline is added at its end if there is none.
+    pub message: BString,
+    /// Who wrote it; by default the user of the git configuration.
+    pub author: Option<Author>,
+    /// What differs from the parent.
+    pub changes: Vec<Change>,
+}
+
+/// A name and an e-mail address.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Author {
+    /// The name, without `<`, `>` and newlines.
+    pub name: String,
+    /// The address, without `<`, `>` and newlines.
+    pub email: String,
+}
+
+/// One changed path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// The path from the root of the tree, with `/` between its parts; any bytes git allows.
+    pub path: BString,
+    /// What happens at the path.
+    pub action: Action,
+    /// The object that the parent must have at the path; the null id means none. Anything else
+    /// there makes the commit a conflict, so that old knowledge undoes nobody's work.
+    pub expect: Option<ObjectId>,
+}
+
+/// What happens at the path of a [`Change`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Action {
+    /// Puts `content` there, byte for byte: no filter and no line-end conversion runs. A file in
+    /// the way of a folder, or a folder in the way of a file, is replaced.
+    Write {
+        /// The content; for a symlink its target.
+        content: Vec<u8>,
+        /// The kind of entry; not [`Mode::Submodule`].
+        mode: Mode,
+    },
+    /// Removes the file, or the folder with all that is in it.
+    Delete,
+    /// Puts an object there that the repository has already.
+    Object {
+        /// A blob; for [`Mode::Submodule`] a commit, which need not be here.
+        oid: ObjectId,
+        /// The kind of entry.
+        mode: Mode,
+    },
+    /// Puts there what the parent has at `from`, a file or a folder. With a [`Action::Delete`] of
+    /// `from` this is a rename.
+    Copy {
+        /// The path in the parent.
+        from: BString,
+    },
+}
+
+/// The kind of a tree entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Mode {
+    /// A file, `100644`.
+    #[default]
+    File,
+    /// A file that can be run, `100755`.
+    Executable,
+    /// A symbolic link, `120000`.
+    Symlink,
+    /// A commit of another repository, `160000`.
+    Submodule,
+}
+
+/// One merge of a local branch into another local branch.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Merge {
+    /// The branch whose commits are taken.
+    pub source: String,
+    /// The branch that moves.
+    pub into: String,
+    /// How the result is recorded.
+    pub strategy: Strategy,
+    /// The message of the new commit; by default one that names both branches.
+    pub message: Option<BString>,
+}
+
+/// How a merge is recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Strategy {
+    /// Always one new commit with two parents, as `git merge --no-ff`.
+    #[default]
+    Merge,
+    /// One new commit with one parent and the content of the merge.
+    Squash,
+    /// No new commit: the branch moves to the tip of the source, or the operation fails.
+    FastForward,
+}
+
+/// One push of a local branch.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Push {
+    /// The short name of the branch, the same at both ends.
+    pub branch: String,
+}
+
+impl Operation {
+    /// Returns an operation that makes a commit.
+    pub fn commit(id: impl Into<String>, commit: Commit) -> Operation {
+        Operation { id: id.into(), kind: OperationKind::Commit(commit), after: Vec::new() }
+    }
+
+    /// Returns an operation that merges `source` into `into` with a merge commit.
+    pub fn merge(
+        id: impl Into<String>,
+        source: impl Into<String>,
+        into: impl Into<String>,
+    ) -> Operation {
+        let merge = Merge { source: source.into(), into: into.into(), ..Merge::default() };
+        Operation { id: id.into(), kind: OperationKind::Merge(merge), after: Vec::new() }
+    }
+
+    /// Returns an operation that pushes `branch`.
+    pub fn push(id: impl Into<String>, branch: impl Into<String>) -> Operation {
+        let push = Push { branch: branch.into() };
+        Operation { id: id.into(), kind: OperationKind::Push(push), after: Vec::new() }
+    }
+
+    /// Adds the id of an operation that must succeed before this one.
+    #[must_use]
+    pub fn after(mut self, id: impl Into<String>) -> Operation {
+        self.after.push(id.into());
+        self
+    }
+}
+
+impl Commit {
+    /// Returns a commit on `branch` without changes.
+    pub fn new(branch: impl Into<String>, message: impl Into<BString>) -> Commit {
+        Commit { branch: branch.into(), message: message.into(), ..Commit::default() }
+    }
+
+    /// Sets where the branch starts if it is new.
+    #[must_use]
+    pub fn with_base(mut self, base: impl Into<String>) -> Commit {
+        self.base = Some(base.into());
+        self
+    }
+
+    /// Sets the author.
+    #[must_use]
+    pub fn with_author(mut self, author: Author) -> Commit {
+        self.author = Some(author);
+        self
+    }
+
+    /// Adds a plain file with `content` at `path`.
+    #[must_use]
+    pub fn write(self, path: impl Into<BString>, content: impl Into<Vec<u8>>) -> Commit {
+        self.change(Change::new(
+            path,
+            Action::Write { content: content.into(), mode: Mode::default() },
+        ))
+    }
+
+    /// Adds the deletion of `path`.
+    #[must_use]
+    pub fn delete(self, path: impl Into<BString>) -> Commit {
+        self.change(Change::new(path, Action::Delete))
+    }
+
+    /// Adds any change.
+    #[must_use]
+    pub fn change(mut self, change: Change) -> Commit {
+        self.changes.push(change);
+        self
+    }
+}
+
+impl Change {
+    /// Returns a change that expects nothing of the parent.
+    pub fn new(path: impl Into<BString>, action: Action) -> Change {
+        Change { path: path.into(), action, expect: None }
+    }
+
+    /// Sets what the parent must have at the path; the null id means nothing.
+    #[must_use]
+    pub fn with_expect(mut self, expect: ObjectId) -> Change {
+        self.expect = Some(expect);
+        self
+    }
+}
+
+impl Author {
+    /// Returns an author.
+    pub fn new(name: impl Into<String>, email: impl Into<String>) -> Author {
+        Author { name: name.into(), email: email.into() }
+    }
+}

@@ -1,0 +1,234 @@
+//! What became of each operation, and what the batch cost.
+
+use std::time::Duration;
+
+use bstr::BString;
+use gix::ObjectId;
+
+pub use crate::porcelain::Class;
+
+/// The end of one operation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// It is done. For a commit or merge: the local branch has moved, or, for a branch that is
+    /// checked out and pushed in the same batch, the remote confirmed it. For a push: the remote
+    /// confirmed it.
+    Landed {
+        /// The commit that the operation made or published.
+        commit: ObjectId,
+    },
+    /// There was nothing to do: the content was there already.
+    NoChange {
+        /// The tip of the branch, which stays as it was.
+        commit: ObjectId,
+    },
+    /// Two changes of the same place clash; nothing moved.
+    Conflict {
+        /// The paths that clash, sorted.
+        paths: Vec<BString>,
+        /// The operations of this batch that it clashes with, as far as they are known.
+        with: Vec<String>,
+    },
+    /// The remote refused it. A commit that was to be pushed stays in the local branch.
+    Rejected {
+        /// Whether the same push can succeed later.
+        class: Class,
+        /// What git or the remote gave as the reason.
+        reason: String,
+    },
+    /// Another change took its place.
+    Superseded,
+    /// It was not tried, because an operation that it needs did not succeed.
+    Skipped {
+        /// The id of that operation.
+        because: String,
+    },
+    /// It cannot be done as it was asked; nothing moved.
+    Failed(OpError),
+}
+
+impl Outcome {
+    /// Tells whether what was asked for holds now: [`Outcome::Landed`] or [`Outcome::NoChange`].
+    pub fn is_success(&self) -> bool {
+        matches!(self, Outcome::Landed { .. } | Outcome::NoChange { .. })
+    }
+}
+
+/// What is wrong with one operation.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+#[non_exhaustive]
+pub struct OpError {
+    /// The kind, for callers that branch.
+    pub kind: OpErrorKind,
+    /// What is wrong, with the value at fault, and what helps.
+    pub message: String,
+}
+
+/// The kinds of [`OpError`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum OpErrorKind {
+    /// The name is no branch name.
+    InvalidBranch,
+    /// A path may not stand in a tree, or two changes of it contradict each other.
+    InvalidPath,
+    /// A change is none that git can store.
+    InvalidChange,
+    /// The message is empty or holds a NUL byte.
+    InvalidMessage,
+    /// The author's name or address is none that git can store.
+    InvalidIdentity,
+    /// Nobody is named as author or committer.
+    MissingIdentity,
+    /// There is no such local branch.
+    UnknownBranch,
+    /// There is no such revision to start from.
+    UnknownBase,
+    /// The branch exists and does not contain the base.
+    BaseNotAncestor,
+    /// The parent has nothing at the path.
+    UnknownPath,
+    /// The repository does not have the object.
+    UnknownObject,
+    /// The branch is checked out in a work tree.
+    CheckedOut,
+    /// The branch cannot move to the source without a merge.
+    NotFastForward,
+    /// The two branches have no commit in common.
+    UnrelatedHistories,
+    /// The branch name clashes with a branch below or above it.
+    BranchClash,
+    /// Somebody else moved the local branch meanwhile, or holds its lock.
+    BranchMoved,
+    /// `after` leads back to the operation itself.
+    Cycle,
+    /// `after` names no operation of this input.
+    UnknownDependency,
+    /// Another operation of the same batch has the same id.
+    DuplicateId,
+    /// The remote could not be asked.
+    Remote,
+    /// Reading or writing the repository failed.
+    Repository,
+}
+
+impl OpErrorKind {
+    /// Returns the kind as one word, as the `batchyard` program prints it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            OpErrorKind::InvalidBranch => "invalid_branch",
+            OpErrorKind::InvalidPath => "invalid_path",
+            OpErrorKind::InvalidChange => "invalid_change",
+            OpErrorKind::InvalidMessage => "invalid_message",
+            OpErrorKind::InvalidIdentity => "invalid_identity",
+            OpErrorKind::MissingIdentity => "missing_identity",
+            OpErrorKind::UnknownBranch => "unknown_branch",
+            OpErrorKind::UnknownBase => "unknown_base",
+            OpErrorKind::BaseNotAncestor => "base_not_ancestor",
+            OpErrorKind::UnknownPath => "unknown_path",
+            OpErrorKind::UnknownObject => "unknown_object",
+            OpErrorKind::CheckedOut => "checked_out",
+            OpErrorKind::NotFastForward => "not_fast_forward",
+            OpErrorKind::UnrelatedHistories => "unrelated_histories",
+            OpErrorKind::BranchClash => "branch_clash",
+            OpErrorKind::BranchMoved => "branch_moved",
+            OpErrorKind::Cycle => "cycle",
+            OpErrorKind::UnknownDependency => "unknown_dependency",
+            OpErrorKind::DuplicateId => "duplicate_id",
+            OpErrorKind::Remote => "remote",
+            OpErrorKind::Repository => "repository",
+        }
+    }
+}
+
+impl OpError {
+    pub(crate) fn new(kind: OpErrorKind, message: impl Into<String>) -> OpError {
+        OpError { kind, message: message.into() }
+    }
+
+    /// An error of the repository below, with all its causes in one line.
+    pub(crate) fn repository(doing: &str, error: &dyn std::error::Error) -> OpError {
+        OpError::new(OpErrorKind::Repository, format!("{doing}: {}", causes(error)))
+    }
+}
+
+/// The error and its causes, from the outside in, without repetitions.
+pub(crate) fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let cause_text = cause.to_string();
+        if !cause_text.is_empty() && !text.contains(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        next = cause.source();
+    }
+    text
+}
+
+/// The outcomes of one input.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Report {
+    /// The id and the outcome of each operation, in the order of the input.
+    pub outcomes: Vec<(String, Outcome)>,
+    /// One receipt per batch, in the order in which they ran.
+    pub receipts: Vec<Receipt>,
+}
+
+impl Report {
+    /// Returns the outcome of the operation `id`.
+    pub fn get(&self, id: &str) -> Option<&Outcome> {
+        self.outcomes.iter().find(|(other, _)| other == id).map(|(_, outcome)| outcome)
+    }
+
+    /// Returns how many push commands ran against the remote.
+    pub fn pushes(&self) -> u32 {
+        self.receipts.iter().map(|receipt| receipt.pushes).sum()
+    }
+}
+
+/// What one batch did and cost; the remote's own log can be checked against it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Receipt {
+    /// Push commands run against the remote.
+    pub pushes: u32,
+    /// Every ref that moved, in the order of their names.
+    pub refs: Vec<RefChange>,
+    /// The size of the packs written to the local object database.
+    pub bytes: u64,
+    /// `git` programs started.
+    pub processes: u32,
+    /// Files and folders made durable, each with one `fsync`.
+    pub fsyncs: u32,
+    /// Wall time from the lock to the last answer.
+    pub seconds: Duration,
+}
+
+/// One ref that moved.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub struct RefChange {
+    /// The full name.
+    pub name: BString,
+    /// Where it moved.
+    pub place: Place,
+    /// What it was; `None` if it is new.
+    pub old: Option<ObjectId>,
+    /// What it is.
+    pub new: ObjectId,
+}
+
+/// Where a ref lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Place {
+    /// In the local repository.
+    Local,
+    /// At the remote.
+    Remote,
+}

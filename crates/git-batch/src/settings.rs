@@ -1,0 +1,69 @@
+//! How a [`GitBatch`](crate::GitBatch) batches.
+
+use std::time::Duration;
+
+use crate::Author;
+
+/// The settings of a [`GitBatch`](crate::GitBatch).
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Settings {
+    pub(crate) remote: String,
+    pub(crate) max_items: Option<usize>,
+    pub(crate) linger: Duration,
+    pub(crate) wait: Option<Duration>,
+    pub(crate) author: Option<Author>,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            remote: "origin".to_owned(),
+            max_items: None,
+            linger: Duration::from_secs(5),
+            wait: None,
+            author: None,
+        }
+    }
+}
+
+impl Settings {
+    /// Sets the remote to push to; by default `origin`.
+    #[must_use]
+    pub fn with_remote(mut self, name: impl Into<String>) -> Settings {
+        self.remote = name.into();
+        self
+    }
+
+    /// Sets how many operations one batch holds at most; zero counts as one. By default 10 for
+    /// [`submit`](crate::GitBatch::submit) and no limit for [`apply`](crate::GitBatch::apply).
+    #[must_use]
+    pub fn with_max_items(mut self, count: usize) -> Settings {
+        self.max_items = Some(count.max(1));
+        self
+    }
+
+    /// Sets how long [`submit`](crate::GitBatch::submit) keeps a batch open for more, counted from
+    /// its oldest operation; by default 5 seconds.
+    #[must_use]
+    pub fn with_linger(mut self, linger: Duration) -> Settings {
+        self.linger = linger;
+        self
+    }
+
+    /// Sets how long to wait for another process that writes to the same repository; by default
+    /// without end.
+    #[must_use]
+    pub fn with_wait(mut self, wait: Duration) -> Settings {
+        self.wait = Some(wait);
+        self
+    }
+
+    /// Sets who makes commits and merges when neither the operation nor the git configuration
+    /// names somebody.
+    #[must_use]
+    pub fn with_author(mut self, author: Author) -> Settings {
+        self.author = Some(author);
+        self
+    }
+}

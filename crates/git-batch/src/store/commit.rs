@@ -1,0 +1,71 @@
+//! Blobs and commits.
+
+use bstr::{BStr, BString, ByteSlice, ByteVec};
+use gix::ObjectId;
+use gix::actor::Signature;
+
+use super::Store;
+use crate::{OpError, OpErrorKind};
+
+/// A commit that is to be made.
+#[derive(Debug)]
+pub(crate) struct NewCommit {
+    pub(crate) tree: ObjectId,
+    pub(crate) parents: Vec<ObjectId>,
+    pub(crate) author: Signature,
+    pub(crate) committer: Signature,
+    pub(crate) message: BString,
+}
+
+impl Store {
+    pub(crate) fn write_blob(&self, content: &[u8]) -> Result<ObjectId, OpError> {
+        let id = self
+            .repo
+            .write_blob(content)
+            .map_err(|error| OpError::repository("cannot build a blob", &error))?;
+        Ok(id.detach())
+    }
+
+    /// Whether the object is a blob of this repository.
+    pub(crate) fn is_blob(&self, id: ObjectId) -> bool {
+        self.repo.find_header(id).is_ok_and(|header| header.kind() == gix::objs::Kind::Blob)
+    }
+
+    /// Builds the commit, signed if the configuration says so.
+    pub(crate) fn write_commit(&self, new: NewCommit) -> Result<ObjectId, OpError> {
+        let fault = |error: gix::Error| OpError::repository("cannot build a commit", &error);
+        let commit = gix::objs::Commit {
+            tree: new.tree,
+            parents: new.parents.into(),
+            author: new.author,
+            committer: new.committer,
+            encoding: None,
+            message: new.message,
+            extra_headers: Vec::new(),
+        };
+        let signing = self.repo.commit_signing_options_if_enabled().map_err(fault)?;
+        let commit = match signing {
+            None => commit,
+            Some(options) => commit
+                .sign(options)
+                .map_err(|error| OpError::repository("cannot sign a commit", &error))?,
+        };
+        Ok(self.repo.write_object(&commit).map_err(fault)?.detach())
+    }
+}
+
+/// The message as git stores it.
+pub(crate) fn check_message(message: &BStr) -> Result<BString, OpError> {
+    let refuse = |why: &str| Err(OpError::new(OpErrorKind::InvalidMessage, why));
+    if message.trim().is_empty() {
+        return refuse("the commit message is empty");
+    }
+    if message.contains(&0) {
+        return refuse("the commit message holds a NUL byte");
+    }
+    let mut message = message.to_owned();
+    if !message.ends_with(b"\n") {
+        message.push_byte(b'\n');
+    }
+    Ok(message)
+}

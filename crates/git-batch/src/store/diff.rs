@@ -1,0 +1,65 @@
+//! Which paths differ between two trees.
+
+use std::collections::BTreeSet;
+
+use bstr::BString;
+use gix::ObjectId;
+use gix::diff::tree::{Recorder, State, recorder::Change};
+use gix::objs::TreeRefIter;
+
+use super::Store;
+use crate::OpError;
+
+/// What differs between two trees, folders themselves left out.
+#[derive(Debug, Default)]
+pub(crate) struct TreeDiff {
+    pub(crate) paths: BTreeSet<BString>,
+    added: bool,
+    deleted: bool,
+}
+
+impl TreeDiff {
+    /// Whether something may have been renamed: only then can git and gix differ in a merge.
+    pub(crate) fn may_rename(&self) -> bool {
+        self.added && self.deleted
+    }
+}
+
+impl Store {
+    pub(crate) fn diff(&self, old: ObjectId, new: ObjectId) -> Result<TreeDiff, OpError> {
+        let fault = |error: gix::Error| OpError::repository("cannot read a tree", &error);
+        let mut diff = TreeDiff::default();
+        if old == new {
+            return Ok(diff);
+        }
+        let (old, new) =
+            (self.repo.find_tree(old).map_err(fault)?, self.repo.find_tree(new).map_err(fault)?);
+        let hash = self.repo.object_hash();
+        let mut recorder = Recorder::default();
+        gix::diff::tree(
+            TreeRefIter::from_bytes(&old.data, hash),
+            TreeRefIter::from_bytes(&new.data, hash),
+            State::default(),
+            &self.repo.objects,
+            &mut recorder,
+        )
+        .map_err(|error| OpError::repository("cannot compare two trees", &error))?;
+        for change in recorder.records {
+            let (mode, path) = match change {
+                Change::Addition { entry_mode, path, .. } => {
+                    diff.added |= entry_mode.is_no_tree();
+                    (entry_mode, path)
+                }
+                Change::Deletion { entry_mode, path, .. } => {
+                    diff.deleted |= entry_mode.is_no_tree();
+                    (entry_mode, path)
+                }
+                Change::Modification { entry_mode, path, .. } => (entry_mode, path),
+            };
+            if mode.is_no_tree() {
+                diff.paths.insert(path);
+            }
+        }
+        Ok(diff)
+    }
+}

@@ -1,0 +1,143 @@
+//! The verdict of `git merge-tree` on commits that are not in the object database yet.
+//!
+//! Git works in a scratch repository that borrows the objects of the real one, so that a merge
+//! that conflicts leaves nothing behind.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use bstr::{BString, ByteSlice};
+use gix::ObjectId;
+use gix::objs::Write;
+
+use super::{Merged, Store};
+use crate::program::Git;
+use crate::{OpError, OpErrorKind};
+
+impl Store {
+    pub(super) fn ask_git(
+        &mut self,
+        ours: ObjectId,
+        theirs: ObjectId,
+        state: &Path,
+    ) -> Result<Merged, OpError> {
+        let scratch = state.join("quarantine");
+        let verdict = self.merge_in(&scratch, ours, theirs);
+        // A leftover is removed before the next use, too.
+        let _ = fs::remove_dir_all(&scratch);
+        verdict
+    }
+
+    fn merge_in(
+        &mut self,
+        scratch: &Path,
+        ours: ObjectId,
+        theirs: ObjectId,
+    ) -> Result<Merged, OpError> {
+        self.make_scratch(scratch)
+            .map_err(|error| OpError::repository("cannot make a scratch repository", &error))?;
+        let loose = gix::odb::loose::Store::at(scratch.join("objects"), self.repo.object_hash());
+        for (id, kind, data) in self.unwritten(&[ours, theirs]) {
+            loose
+                .write_buf_with_known_id(kind, &data, id)
+                .map_err(|error| OpError::repository("cannot write a scratch object", &error))?;
+        }
+        let git = match &self.scratch {
+            Some(git) => git.clone(),
+            None => {
+                self.processes += 1;
+                let git = Git::open(scratch)
+                    .map_err(|error| OpError::repository("cannot run git", &error))?;
+                self.scratch.insert(git).clone()
+            }
+        };
+        let (ours, theirs) = (ours.to_string(), theirs.to_string());
+        let attributes = format!("--attr-source={ours}");
+        let args = [
+            attributes.as_str(),
+            "merge-tree",
+            "--write-tree",
+            "-z",
+            "--name-only",
+            "--no-messages",
+            &ours,
+            &theirs,
+        ];
+        let output =
+            git.run(args, None).map_err(|error| OpError::repository("cannot run git", &error))?;
+        self.processes += 1;
+        let mut fields = output.stdout.split_str("\0");
+        let tree = fields.next().and_then(|hex| ObjectId::from_hex(hex).ok());
+        match (output.code, tree) {
+            (Some(0), Some(tree)) => {
+                self.import(&loose, tree)?;
+                Ok(Merged::Clean(tree))
+            }
+            (Some(1), Some(_)) => {
+                let paths: BTreeSet<BString> =
+                    fields.filter(|path| !path.is_empty()).map(BString::from).collect();
+                Ok(Merged::Conflict(paths.into_iter().collect()))
+            }
+            (code, _) => Err(OpError::new(
+                OpErrorKind::Repository,
+                format!("git merge-tree failed ({code:?}): {}", output.stderr.trim().as_bstr()),
+            )),
+        }
+    }
+
+    fn make_scratch(&self, scratch: &Path) -> std::io::Result<()> {
+        if scratch.exists() {
+            fs::remove_dir_all(scratch)?;
+        }
+        fs::create_dir_all(scratch.join("objects/info"))?;
+        fs::create_dir_all(scratch.join("objects/pack"))?;
+        fs::create_dir_all(scratch.join("refs"))?;
+        fs::write(scratch.join("HEAD"), "ref: refs/heads/none\n")?;
+        let config = match self.repo.object_hash() {
+            gix::hash::Kind::Sha1 => "[core]\n\trepositoryformatversion = 0\n\tbare = true\n",
+            _ => {
+                "[core]\n\trepositoryformatversion = 1\n\tbare = true\n\
+                 [extensions]\n\tobjectformat = sha256\n"
+            }
+        };
+        fs::write(scratch.join("config"), config)?;
+        let shallow = self.common_dir.join("shallow");
+        if shallow.exists() {
+            fs::copy(shallow, scratch.join("shallow"))?;
+        }
+        let objects: PathBuf = self.common_dir.join("objects");
+        let mut alternates = objects.into_os_string().into_encoded_bytes();
+        if alternates.contains(&b'\n') {
+            return Err(std::io::Error::other("the path of the repository holds a line end"));
+        }
+        alternates.push(b'\n');
+        fs::write(scratch.join("objects/info/alternates"), alternates)
+    }
+
+    /// Takes the new parts of a tree that git wrote into the memory of this store.
+    fn import(&self, from: &gix::odb::loose::Store, id: ObjectId) -> Result<(), OpError> {
+        if self.repo.has_object(id) {
+            return Ok(());
+        }
+        let fault = |error: gix::Error| OpError::repository("cannot read a merged object", &error);
+        let mut buffer = Vec::new();
+        let Some(object) = from.try_find(&id, &mut buffer).map_err(fault)? else {
+            return Err(OpError::new(
+                OpErrorKind::Repository,
+                format!("git merge-tree did not write object {id}"),
+            ));
+        };
+        let kind = object.kind;
+        let children: Vec<ObjectId> = match kind {
+            gix::objs::Kind::Tree => gix::objs::TreeRefIter::from_bytes(object.data, id.kind())
+                .filter_map(Result::ok)
+                .filter(|entry| !entry.mode.is_commit())
+                .map(|entry| entry.oid.to_owned())
+                .collect(),
+            _ => Vec::new(),
+        };
+        self.repo.objects.write_buf_with_known_id(kind, object.data, id).map_err(fault)?;
+        children.into_iter().try_for_each(|child| self.import(from, child))
+    }
+}

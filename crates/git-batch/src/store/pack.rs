@@ -1,0 +1,258 @@
+//! Writes what is in memory as one pack with its index, and makes both durable.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use gix::ObjectId;
+use gix::objs::{CommitRefIter, Kind, TreeRefIter};
+use gix::odb::memory::Storage;
+use gix::zlib::Compression;
+use gix::zlib::stream::deflate;
+
+use super::Store;
+use crate::OpError;
+
+/// An object that is only in memory.
+type Unwritten = (ObjectId, Kind, Vec<u8>);
+
+/// Keeps `git gc` away from a new pack until refs point into it.
+#[derive(Debug)]
+pub(crate) struct Keep(Option<PathBuf>);
+
+impl Drop for Keep {
+    fn drop(&mut self) {
+        if let Some(path) = self.0.take() {
+            // A leftover costs space, not correctness.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+impl Store {
+    /// Writes all objects in memory that `tips` reach, in one pack, and forgets the others.
+    pub(crate) fn persist(&mut self, tips: &[ObjectId]) -> Result<Keep, OpError> {
+        let mut memory = self.repo.objects.reset_object_memory().unwrap_or_default();
+        let objects: Vec<Unwritten> = reachable(&memory, tips)
+            .into_iter()
+            .filter_map(|id| memory.remove(&id).map(|(kind, data)| (id, kind, data)))
+            .collect();
+        if objects.is_empty() {
+            return Ok(Keep(None));
+        }
+        let folder = self.common_dir.join("objects/pack");
+        let pack = Pack::build(&objects, self.repo.object_hash())
+            .map_err(|error| OpError::repository("cannot build a pack", &error))?;
+        let keep = pack.store(&folder).map_err(|error| {
+            OpError::repository(&format!("cannot write a pack to {}", folder.display()), &error)
+        })?;
+        self.fsyncs += 3;
+        self.bytes += pack.data.len() as u64;
+        Ok(keep)
+    }
+
+    /// Copies of the objects in memory that `tips` reach.
+    pub(super) fn unwritten(&mut self, tips: &[ObjectId]) -> Vec<Unwritten> {
+        let memory = self.repo.objects.take_object_memory().unwrap_or_default();
+        let objects = reachable(&memory, tips)
+            .into_iter()
+            .filter_map(|id| memory.get(&id).map(|(kind, data)| (id, *kind, data.clone())))
+            .collect();
+        self.repo.objects.set_object_memory(memory);
+        objects
+    }
+}
+
+/// The ids in `memory` that `tips` reach, sorted. What is not in memory is complete in the object
+/// database, so the walk ends there.
+fn reachable(memory: &Storage, tips: &[ObjectId]) -> BTreeSet<ObjectId> {
+    let mut seen = BTreeSet::new();
+    let mut queue = tips.to_vec();
+    while let Some(id) = queue.pop() {
+        let Some((kind, data)) = memory.get(&id) else { continue };
+        if seen.insert(id) {
+            queue.extend(children(*kind, data, id.kind()));
+        }
+    }
+    seen
+}
+
+fn children(kind: Kind, data: &[u8], hash: gix::hash::Kind) -> Vec<ObjectId> {
+    match kind {
+        Kind::Commit => {
+            let mut commit = CommitRefIter::from_bytes(data, hash);
+            let mut ids: Vec<ObjectId> = commit.tree_id().into_iter().collect();
+            ids.extend(CommitRefIter::from_bytes(data, hash).parent_ids());
+            ids
+        }
+        Kind::Tree => TreeRefIter::from_bytes(data, hash)
+            .filter_map(Result::ok)
+            .map(|entry| entry.oid.to_owned())
+            .collect(),
+        Kind::Blob | Kind::Tag => Vec::new(),
+    }
+}
+
+/// A pack of whole objects, version 2, and its index, version 2.
+struct Pack {
+    data: Vec<u8>,
+    index: Vec<u8>,
+    checksum: ObjectId,
+}
+
+impl Pack {
+    /// `objects` are sorted by id.
+    fn build(objects: &[Unwritten], hash: gix::hash::Kind) -> io::Result<Pack> {
+        let mut data = Vec::new();
+        data.extend_from_slice(b"PACK");
+        data.extend_from_slice(&2_u32.to_be_bytes());
+        data.extend_from_slice(&count(objects.len())?.to_be_bytes());
+        let mut entries = Vec::with_capacity(objects.len());
+        for (id, kind, content) in objects {
+            let offset = data.len();
+            push_header(&mut data, *kind, content.len());
+            let mut deflate = deflate::Write::new(data, Compression::BEST_SPEED);
+            deflate.write_all(content)?;
+            deflate.flush()?;
+            data = deflate.into_inner();
+            entries.push((*id, crc32(&data[offset..]), offset as u64));
+        }
+        let checksum = push_checksum(&mut data, hash)?;
+        let index = build_index(&entries, checksum, hash)?;
+        Ok(Pack { data, index, checksum })
+    }
+
+    /// Puts both files into `folder`; the index last, because it makes the pack visible.
+    fn store(&self, folder: &Path) -> io::Result<Keep> {
+        let name = format!("pack-{}", self.checksum);
+        let keep = folder.join(format!("{name}.keep"));
+        fs::write(&keep, "git-batch\n")?;
+        let keep = Keep(Some(keep));
+        for (extension, content) in [("pack", &self.data), ("idx", &self.index)] {
+            // `git gc` knows the prefix and removes what a crash leaves.
+            let temporary = folder.join(format!("tmp_{extension}_{name}"));
+            let mut file = File::create(&temporary)?;
+            file.write_all(content)?;
+            file.sync_all()?;
+            let mut permissions = file.metadata()?.permissions();
+            permissions.set_readonly(true);
+            file.set_permissions(permissions)?;
+            fs::rename(&temporary, folder.join(format!("{name}.{extension}")))?;
+        }
+        File::open(folder)?.sync_all()?;
+        Ok(keep)
+    }
+}
+
+/// The entry header: the kind and the size, 4 bits and then 7 bits a byte.
+fn push_header(data: &mut Vec<u8>, kind: Kind, size: usize) {
+    let kind = match kind {
+        Kind::Commit => 1,
+        Kind::Tree => 2,
+        Kind::Blob => 3,
+        Kind::Tag => 4,
+    };
+    let low = |size: usize, mask: usize| u8::try_from(size & mask).unwrap_or(u8::MAX);
+    let mut byte = (kind << 4) | low(size, 0x0f);
+    let mut rest = size >> 4;
+    while rest > 0 {
+        data.push(byte | 0x80);
+        byte = low(rest, 0x7f);
+        rest >>= 7;
+    }
+    data.push(byte);
+}
+
+fn build_index(
+    entries: &[(ObjectId, u32, u64)],
+    pack: ObjectId,
+    hash: gix::hash::Kind,
+) -> io::Result<Vec<u8>> {
+    let mut index = vec![0xff, b't', b'O', b'c'];
+    index.extend_from_slice(&2_u32.to_be_bytes());
+    for first in 0..=u8::MAX {
+        let below = entries.partition_point(|(id, ..)| id.as_bytes()[0] <= first);
+        index.extend_from_slice(&count(below)?.to_be_bytes());
+    }
+    for (id, ..) in entries {
+        index.extend_from_slice(id.as_bytes());
+    }
+    for (_, crc, _) in entries {
+        index.extend_from_slice(&crc.to_be_bytes());
+    }
+    // Offsets of 2 GiB and more stand in a table of their own.
+    let mut large = Vec::new();
+    for &(_, _, offset) in entries {
+        let word = match u32::try_from(offset) {
+            Ok(small) if small < 1 << 31 => small,
+            _ => {
+                large.extend_from_slice(&offset.to_be_bytes());
+                (1 << 31) | (count(large.len() / 8)? - 1)
+            }
+        };
+        index.extend_from_slice(&word.to_be_bytes());
+    }
+    index.extend_from_slice(&large);
+    index.extend_from_slice(pack.as_bytes());
+    push_checksum(&mut index, hash)?;
+    Ok(index)
+}
+
+fn push_checksum(data: &mut Vec<u8>, hash: gix::hash::Kind) -> io::Result<ObjectId> {
+    let mut hasher = gix::hash::hasher(hash);
+    hasher.update(data);
+    let checksum = hasher.try_finalize().map_err(|error| io::Error::other(error.to_string()))?;
+    data.extend_from_slice(checksum.as_bytes());
+    Ok(checksum)
+}
+
+fn count(len: usize) -> io::Result<u32> {
+    u32::try_from(len).map_err(|_| io::Error::other("more than 4 billion objects in one pack"))
+}
+
+/// The CRC-32 of zlib and PNG, one table look-up a byte.
+fn crc32(data: &[u8]) -> u32 {
+    const TABLE: [u32; 256] = {
+        let mut table = [0; 256];
+        let mut index = 0;
+        while index < 256 {
+            let mut value = index as u32;
+            let mut bit = 0;
+            while bit < 8 {
+                value = if value & 1 == 1 { (value >> 1) ^ 0xedb8_8320 } else { value >> 1 };
+                bit += 1;
+            }
+            table[index] = value;
+            index += 1;
+        }
+        table
+    };
+    !data.iter().fold(!0_u32, |crc, byte| {
+        let [low, ..] = crc.to_le_bytes();
+        TABLE[usize::from(low ^ byte)] ^ (crc >> 8)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{crc32, push_header};
+
+    #[test]
+    fn crc32_of_the_check_string() {
+        assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
+    }
+
+    #[test]
+    fn entry_headers_carry_seven_bits_a_byte() {
+        let header = |size| {
+            let mut data = Vec::new();
+            push_header(&mut data, gix::objs::Kind::Blob, size);
+            data
+        };
+        assert_eq!(header(0), [0x30]);
+        assert_eq!(header(15), [0x3f]);
+        assert_eq!(header(16), [0xb0, 0x01]);
+        assert_eq!(header(0x1234), [0xb4, 0xa3, 0x02]);
+    }
+}

@@ -1,0 +1,150 @@
+//! Moves local branches by compare-and-swap, each alone in its success or failure.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bstr::{BString, ByteSlice};
+use gix::lock::acquire::Fail;
+use gix::refs::file::Transaction;
+use gix::refs::file::transaction::PackedRefs;
+use gix::refs::transaction::{Change, LogChange, PreviousValue, RefEdit, RefLog};
+use gix::refs::{FullName, Target};
+use gix::{Error, ObjectId};
+
+use super::{Signer, Store};
+use crate::outcome::causes;
+use crate::{OpError, OpErrorKind};
+
+/// One branch that is to move.
+#[derive(Debug, Clone)]
+pub(crate) struct RefMove {
+    pub(crate) name: FullName,
+    /// What it must be; `None` means that it must not exist.
+    pub(crate) old: Option<ObjectId>,
+    pub(crate) new: ObjectId,
+    /// The line of the reflog.
+    pub(crate) message: BString,
+}
+
+/// Whether a branch moved.
+pub(crate) type Moved = Result<(), OpError>;
+
+impl Store {
+    /// Moves all branches and makes them durable. New and packed ones move in one rename of
+    /// `packed-refs`, the others one by one.
+    ///
+    /// An error names the branches that somebody else moved or locked; then none has moved.
+    /// Otherwise there is one result for each, in the order given: while all locks are held only
+    /// the disk can still fail.
+    pub(crate) fn move_refs(
+        &mut self,
+        moves: &[RefMove],
+        signer: &Signer,
+    ) -> Result<Vec<Moved>, Vec<(FullName, OpError)>> {
+        let committer = signer.reflog();
+        let (loose, packed): (Vec<&RefMove>, Vec<&RefMove>) =
+            moves.iter().partition(|m| self.common_dir.join(path_of(&m.name)).is_file());
+        let locked = match (self.lock(&packed, true), self.lock(&loose, false)) {
+            (Ok(packed), Ok(loose)) => [packed, loose],
+            (Err(error), _) | (_, Err(error)) => return Err(self.culprits(moves, &error)),
+        };
+        let mut time = gix::date::parse::TimeBuf::default();
+        let committer = committer.to_ref(&mut time);
+        let mut fault = None;
+        for transaction in locked.into_iter().flatten() {
+            if let Err(error) = transaction.commit(committer) {
+                fault = Some(OpError::repository("cannot move a branch", &error));
+            }
+        }
+        let mut fsyncs = 0;
+        if !packed.is_empty() {
+            fsyncs += self.sync(Path::new("packed-refs"));
+        }
+        fsyncs += loose.iter().map(|m| self.sync(&path_of(&m.name))).sum::<u32>();
+        let moved = |m: &RefMove| match &fault {
+            Some(error) if self.branch_tip(&m.name) != Ok(Some(m.new)) => Err(error.clone()),
+            _ => Ok(()),
+        };
+        let moved = moves.iter().map(moved).collect();
+        self.fsyncs += fsyncs;
+        Ok(moved)
+    }
+
+    /// Takes the locks of all these branches and checks what they are now.
+    fn lock(&self, moves: &[&RefMove], packed: bool) -> Result<Option<Transaction<'_, '_>>, Error> {
+        if moves.is_empty() {
+            return Ok(None);
+        }
+        let mut transaction = self.repo.refs.transaction();
+        if packed {
+            transaction = transaction.packed_refs(
+                PackedRefs::DeletionsAndNonSymbolicUpdatesRemoveLooseSourceReference(Box::new(
+                    &self.repo.objects,
+                )),
+            );
+        }
+        // As long as git itself waits for these locks by default.
+        let (one, all) = (Duration::from_millis(100), Duration::from_secs(1));
+        transaction
+            .prepare(
+                moves.iter().map(|m| edit(m)),
+                Fail::AfterDurationWithBackoff(one),
+                Fail::AfterDurationWithBackoff(all),
+            )
+            .map(Some)
+    }
+
+    /// Finds the branches that cannot be moved by trying each alone.
+    fn culprits(&self, moves: &[RefMove], error: &Error) -> Vec<(FullName, OpError)> {
+        let describe = |m: &RefMove, error: &Error| {
+            let message = format!(
+                "branch {:?} was moved or is locked by somebody else: {}",
+                m.name.shorten().to_str_lossy(),
+                causes(error)
+            );
+            (m.name.clone(), OpError::new(OpErrorKind::BranchMoved, message))
+        };
+        let alone: Vec<_> = moves
+            .iter()
+            .filter_map(|m| self.lock(&[m], false).err().map(|error| describe(m, &error)))
+            .collect();
+        // Each can be had alone: what they share, `packed-refs`, is locked.
+        if alone.is_empty() { moves.iter().map(|m| describe(m, error)).collect() } else { alone }
+    }
+
+    /// Makes a file of the common directory and its folder durable, which gix does not do, and
+    /// returns how many calls that took. The rename has happened, so a failure here is no reason
+    /// to report that the branch did not move.
+    fn sync(&self, name: &Path) -> u32 {
+        let path = self.common_dir.join(name);
+        let paths = [Some(path.as_path()), path.parent()];
+        paths.into_iter().flatten().map(|path| u32::from(sync_path(path).is_ok())).sum()
+    }
+}
+
+/// The path of a loose ref below the common directory.
+fn path_of(name: &FullName) -> PathBuf {
+    gix::path::from_bstr(name.as_bstr()).unwrap_or_default().into_owned()
+}
+
+fn sync_path(path: &Path) -> std::io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
+fn edit(m: &RefMove) -> RefEdit {
+    let expected = match m.old {
+        None => PreviousValue::MustNotExist,
+        Some(old) => PreviousValue::MustExistAndMatch(Target::Object(old)),
+    };
+    let log = LogChange {
+        mode: RefLog::AndReference,
+        force_create_reflog: false,
+        message: m.message.clone(),
+    };
+    RefEdit {
+        change: Change::Update { log, expected, new: Target::Object(m.new) },
+        name: m.name.clone(),
+        deref: false,
+    }
+}

@@ -1,0 +1,154 @@
+//! A tree that is edited path by path, loading only what a change reaches.
+
+use std::collections::BTreeMap;
+
+use bstr::{BStr, BString, ByteSlice};
+use gix::ObjectId;
+use gix::objs::Tree;
+use gix::objs::tree::{Entry, EntryKind, EntryMode};
+
+use super::Store;
+use crate::OpError;
+
+/// The edited tree. It holds no rule of its own: what is put in the way replaces what was there.
+#[derive(Debug)]
+pub(crate) struct TreeEdit {
+    root: Folder,
+}
+
+type Folder = BTreeMap<BString, Node>;
+
+#[derive(Debug)]
+enum Node {
+    /// As in the base, or put there; a tree too.
+    Entry(EntryMode, ObjectId),
+    /// A folder that a change reaches into.
+    Open(Folder),
+}
+
+impl TreeEdit {
+    pub(crate) fn new(store: &Store, base: ObjectId) -> Result<TreeEdit, OpError> {
+        Ok(TreeEdit { root: store.load_folder(base)? })
+    }
+
+    /// Removes the file or folder at `path`; tells whether there was one.
+    pub(crate) fn remove(&mut self, store: &Store, path: &BStr) -> Result<bool, OpError> {
+        let mut folder = &mut self.root;
+        let mut parts = path.split_str("/").map(BStr::new).peekable();
+        while let Some(part) = parts.next() {
+            if parts.peek().is_none() {
+                return Ok(folder.remove(part).is_some());
+            }
+            match folder.get_mut(part) {
+                Some(node) if node.is_folder() => folder = node.open(store)?,
+                _ => return Ok(false),
+            }
+        }
+        Ok(false)
+    }
+
+    /// Puts an entry at `path`, in place of whatever is there or in the way.
+    pub(crate) fn put(
+        &mut self,
+        store: &Store,
+        path: &BStr,
+        mode: EntryMode,
+        id: ObjectId,
+    ) -> Result<(), OpError> {
+        let mut folder = &mut self.root;
+        let mut parts = path.split_str("/").map(BStr::new).peekable();
+        while let Some(part) = parts.next() {
+            if parts.peek().is_none() {
+                folder.insert(part.to_owned(), Node::Entry(mode, id));
+                return Ok(());
+            }
+            let node = folder.entry(part.to_owned()).or_insert_with(|| Node::Open(Folder::new()));
+            if !node.is_folder() {
+                *node = Node::Open(Folder::new());
+            }
+            folder = node.open(store)?;
+        }
+        Ok(())
+    }
+
+    /// Writes what changed and returns the root; folders left empty are gone.
+    pub(crate) fn write(self, store: &Store) -> Result<ObjectId, OpError> {
+        match store.write_folder(self.root)? {
+            Some(id) => Ok(id),
+            None => store.write_tree(&Tree::empty()),
+        }
+    }
+}
+
+impl Node {
+    fn is_folder(&self) -> bool {
+        match self {
+            Node::Entry(mode, _) => mode.is_tree(),
+            Node::Open(_) => true,
+        }
+    }
+
+    /// The folder behind the node, loaded on the way. Only for what [`Node::is_folder`].
+    fn open(&mut self, store: &Store) -> Result<&mut Folder, OpError> {
+        if let Node::Entry(_, id) = *self {
+            *self = Node::Open(store.load_folder(id)?);
+        }
+        match self {
+            Node::Open(folder) => Ok(folder),
+            Node::Entry(..) => unreachable!("it was opened above"),
+        }
+    }
+}
+
+impl Store {
+    /// The mode and id at `path` in `tree`.
+    pub(crate) fn entry_at(
+        &self,
+        tree: ObjectId,
+        path: &BStr,
+    ) -> Result<Option<(EntryMode, ObjectId)>, OpError> {
+        let fault = |error: gix::Error| OpError::repository("cannot read a tree", &error);
+        let tree = self.repo.find_tree(tree).map_err(fault)?;
+        let entry = tree.lookup_entry(path.split_str("/")).map_err(fault)?;
+        Ok(entry.map(|entry| (entry.mode(), entry.object_id())))
+    }
+
+    fn load_folder(&self, id: ObjectId) -> Result<Folder, OpError> {
+        let fault =
+            |error: gix::Error| OpError::repository(&format!("cannot read tree {id}"), &error);
+        let tree = self.repo.find_tree(id).map_err(fault)?;
+        let entries = tree.decode().map_err(fault)?.entries;
+        Ok(entries
+            .iter()
+            .map(|entry| (entry.filename.to_owned(), Node::Entry(entry.mode, entry.oid.to_owned())))
+            .collect())
+    }
+
+    fn write_folder(&self, folder: Folder) -> Result<Option<ObjectId>, OpError> {
+        let mut entries = Vec::with_capacity(folder.len());
+        for (filename, node) in folder {
+            let (mode, oid) = match node {
+                Node::Entry(mode, oid) => (mode, oid),
+                Node::Open(folder) => match self.write_folder(folder)? {
+                    Some(oid) => (EntryKind::Tree.into(), oid),
+                    None => continue,
+                },
+            };
+            entries.push(Entry { mode, filename, oid });
+        }
+        if entries.is_empty() {
+            return Ok(None);
+        }
+        // Git's order: a folder sorts as if its name ended in a slash.
+        entries.sort();
+        self.write_tree(&Tree { entries }).map(Some)
+    }
+
+    pub(super) fn write_tree(&self, tree: &Tree) -> Result<ObjectId, OpError> {
+        let id = self
+            .repo
+            .write_object(tree)
+            .map_err(|error| OpError::repository("cannot build a tree", &error))?;
+        Ok(id.detach())
+    }
+}

@@ -1,1 +1,97 @@
-//! Model requests of many tasks in one provider batch.
+//! Model requests of many tasks in few provider batches, each paid for once.
+//!
+//! Agents ask models for small things, many at a time. Batch endpoints take them together at half
+//! the price, but then somebody has to group them, wait, bring each answer to the one who asked,
+//! and never pay twice when a response is lost. That is what this crate does.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use llm_batch::{Kind, LlmBatch, Request, providers::Offline};
+//!
+//! # let dir = tempfile::tempdir()?;
+//! # let (answers, state) = (dir.path().join("answers"), dir.path().join("state"));
+//! # std::fs::create_dir(&answers)?;
+//! # std::fs::write(answers.join("task-1.md"), "Use a queue.")?;
+//! # std::fs::write(answers.join("task-2.md"), "Use a ring.")?;
+//! let llm = LlmBatch::builder(Arc::new(Offline::open(&answers)?)).state(&state).build()?;
+//! let ask = |id: &str| Request::prompt(id, "some-model", "How?").with_kind(Kind::Planner);
+//!
+//! let (one, two) = (llm.submit(ask("task-1"))?, llm.submit(ask("task-2"))?);
+//! llm.flush().wait()?;
+//! assert_eq!(one.wait()?.text.as_deref(), Some("Use a queue."));
+//! assert_eq!(two.wait()?.text.as_deref(), Some("Use a ring."));
+//! assert_eq!(llm.stats().calls, 1);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Concepts
+//! * A **request** has an id of the caller's, a **kind** and a model. Requests of one (kind,
+//!   model) share a **batch**, up to the provider's limits; each answer reaches its own requester.
+//! * A **provider** is one type behind the [`Provider`] trait: [`providers::Anthropic`] over HTTP,
+//!   [`providers::Offline`] from recordings.
+//! * The **state folder** holds an *intent* for every create, on the disk before its first byte
+//!   leaves, what became of it, and what was handed over. A process that dies leaves a state from
+//!   which the next one goes on: it polls and collects, and sends nothing a second time.
+//! * A failed create is **definite** (no connection, not fully sent, or refused: its requests end
+//!   as errored) or **ambiguous** (a time-out, a lost response, a server error: the batch may
+//!   exist). An ambiguous one is kept and reported, never sent again.
+//! * [`Accounting`] counts requests, submissions, HTTP calls and tokens apart.
+//!
+//! # Limits
+//! * What became of an ambiguous create is not found out: its requests stay ambiguous.
+//! * Refused creates are not sent again, a 429 included; their requests end as retryable errors.
+//! * No prices: [`Accounting::cost`] is always `None`.
+//! * Requests of a run are held in memory, and one create at a time is encoded whole.
+//! * Linux and macOS only.
+//!
+//! # Performance
+//! Results are read line by line in constant memory, and of each line only the envelope is parsed.
+//! A run costs one HTTP call a create, one a poll and one for the results of each batch.
+#![forbid(unsafe_code)]
+
+mod request;
+
+mod answer;
+
+mod llm_batch;
+
+mod processor;
+
+mod accounting;
+mod collect;
+mod engine;
+mod session;
+
+mod digest;
+mod plan;
+mod wire_id;
+
+mod backoff;
+mod stop;
+
+mod durable;
+mod state;
+
+mod error;
+mod provider;
+pub mod providers;
+
+mod base_url;
+mod http;
+mod lines;
+
+pub use accounting::{Accounting, Delivered, Run};
+pub use answer::{Answer, RequestError, Status, Usage};
+pub use batch_core::{BatchError, Flush, SubmitError, Ticket};
+pub use error::{Error, PendingReason};
+pub use llm_batch::{Builder, LlmBatch};
+pub use processor::GroupKey;
+pub use provider::{
+    CUSTOM_ID_LEN, Call, CallError, CreateError, Created, Entry, Limits, Progress, Provider, Sink,
+};
+pub use request::{Body, Content, DEFAULT_MAX_TOKENS, Kind, Message, Request, Role};
+pub use stop::Stop;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

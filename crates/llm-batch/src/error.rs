@@ -1,0 +1,146 @@
+//! What can end a run.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+use crate::accounting::Run;
+
+/// What ended a run, or kept it from starting.
+///
+/// Two families: [`run`](Error::run) returns `Some` for a run that was done in part and goes on
+/// when it is run again with the same state; everything else says what has to be put right.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No state folder was named.
+    #[error("no state folder is set; name one with `LlmBatch::builder(..).state(dir)`")]
+    NoState,
+    /// A setting cannot be used.
+    #[error("{problem}")]
+    Setting {
+        /// Which, why, and what to do.
+        problem: String,
+    },
+    /// Two requests of a run have one id.
+    #[error("two requests have the id `{id}`; give each its own")]
+    DuplicateId {
+        /// The id.
+        id: String,
+    },
+    /// A request of a run has an empty id.
+    #[error("a request has an empty id; give each its own, so that a run can be taken up again")]
+    EmptyId,
+    /// The state folder knows the id with another content.
+    #[error(
+        "the request `{id}` was sent before with another content (model, body, provider or base \
+         URL) under `{}`; give it a new id or use a new state folder", state.display()
+    )]
+    Conflict {
+        /// The id.
+        id: String,
+        /// The state folder.
+        state: PathBuf,
+    },
+    /// The same id is being worked on in this process.
+    #[error("the request `{id}` is in flight; wait for it or give the second one its own id")]
+    InFlight {
+        /// The id.
+        id: String,
+    },
+    /// A file or folder of the state cannot be read or written.
+    #[error("cannot {action} `{}`: {source}", path.display())]
+    StateIo {
+        /// What was tried.
+        action: Cow<'static, str>,
+        /// The file or folder.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A file of the state folder is not what this version wrote.
+    #[error("`{}` {problem}", path.display())]
+    StateFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it, and what to do.
+        problem: String,
+    },
+    /// Another process holds the state folder.
+    #[error("`{}` is in use by another process; wait for it or use another folder", state.display())]
+    StateBusy {
+        /// The state folder.
+        state: PathBuf,
+    },
+    /// The engine for tickets cannot be started.
+    #[error("cannot start the batcher: {0}")]
+    Batcher(#[source] io::Error),
+    /// It is unknown whether a create was taken, so it is not sent again. What else could be done
+    /// is done.
+    #[error(
+        "it is unknown whether the provider took the create of {requests} requests ({reason}); \
+         nothing is sent again and the record is kept in `{}`", state.display()
+    )]
+    Ambiguous {
+        /// The state folder.
+        state: PathBuf,
+        /// How many requests are concerned.
+        requests: usize,
+        /// What happened to the first of the creates.
+        reason: String,
+        /// What the run came to.
+        run: Box<Run>,
+    },
+    /// The run is not finished; run it again with the same state to go on.
+    #[error("not finished: {reason}; run again with the state in `{}` to go on", state.display())]
+    Pending {
+        /// The state folder.
+        state: PathBuf,
+        /// Why the wait ended.
+        reason: PendingReason,
+        /// What the run came to so far.
+        run: Box<Run>,
+    },
+}
+
+impl Error {
+    /// Returns what a run that was cut short came to; `None` when nothing was started.
+    pub fn run(&self) -> Option<&Run> {
+        match self {
+            Error::Ambiguous { run, .. } | Error::Pending { run, .. } => Some(run),
+            _ => None,
+        }
+    }
+}
+
+/// Why a run ended before its requests did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PendingReason {
+    /// The time-out passed.
+    TimedOut,
+    /// [`Stop::stop`](crate::Stop::stop) was called.
+    Stopped,
+    /// The provider refuses to tell about a batch it took, for example because the key changed.
+    Refused {
+        /// The provider's batch.
+        batch_id: String,
+        /// What the provider said.
+        message: String,
+    },
+}
+
+impl fmt::Display for PendingReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PendingReason::TimedOut => f.write_str("the time-out has passed"),
+            PendingReason::Stopped => f.write_str("interrupted"),
+            PendingReason::Refused { batch_id, message } => {
+                write!(f, "the provider does not tell about batch `{batch_id}`: {message}")
+            }
+        }
+    }
+}

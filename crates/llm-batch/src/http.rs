@@ -1,0 +1,290 @@
+//! HTTP as providers need it: a POST leaves at most once, a key goes to one host only.
+
+use std::fmt;
+use std::io::{self, Read};
+use std::time::Duration;
+
+use secrecy::{ExposeSecret, SecretString};
+use ureq::http::header::{HeaderMap, HeaderName, HeaderValue};
+use ureq::http::{Request, StatusCode};
+use ureq::{Agent, SendBody};
+
+use crate::base_url::BaseUrl;
+use crate::provider::{Call, CallError};
+
+const CONNECT: Duration = Duration::from_secs(30);
+/// The longest a create may take. The provider answers when it has read and stored the whole body.
+const CREATE: Duration = Duration::from_mins(10);
+const POLL: Duration = Duration::from_mins(1);
+/// The longest pause within a download.
+const SILENCE: Duration = Duration::from_mins(1);
+const MAX_HEADER: usize = 64 * 1024;
+const MAX_ERROR: u64 = 64 * 1024;
+const MAX_OBJECT: u64 = 1024 * 1024;
+
+/// A client for one provider.
+pub(crate) struct Http {
+    base: BaseUrl,
+    key: SecretString,
+    headers: HeaderMap,
+    creates: Agent,
+    reads: Agent,
+}
+
+/// What a server answered, its body read whole up to a cap.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: StatusCode,
+    pub(crate) retry_after: Option<Duration>,
+    /// The body; an error when it could not be read whole.
+    pub(crate) body: Result<Vec<u8>, String>,
+}
+
+/// Why there is no answer to a POST.
+#[derive(Debug)]
+pub(crate) enum PostError {
+    /// Part of the body never left this process.
+    NotSent(String),
+    /// All of it may have arrived.
+    Unknown(String),
+}
+
+impl fmt::Debug for Http {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Http").field("base", &self.base).finish_non_exhaustive()
+    }
+}
+
+impl Http {
+    /// `headers` go with every call; those with the key in them must be marked sensitive.
+    pub(crate) fn new(base: BaseUrl, key: SecretString, headers: HeaderMap) -> Http {
+        let https_only = base.as_str().starts_with("https:");
+        let agent = |idle: usize| -> Agent {
+            Agent::config_builder()
+                .http_status_as_error(false)
+                .https_only(https_only)
+                .proxy(None)
+                .max_redirects(0)
+                .max_redirects_will_error(false)
+                .max_idle_connections(idle)
+                .max_idle_connections_per_host(idle)
+                .max_response_header_size(MAX_HEADER)
+                .timeout_connect(Some(CONNECT))
+                .build()
+                .into()
+        };
+        // A kept connection may be closed by the server just when a create is written to it;
+        // then nobody can tell whether it was read. So a create always gets a new one.
+        Http { base, key, headers, creates: agent(0), reads: agent(4) }
+    }
+
+    pub(crate) fn base(&self) -> &BaseUrl {
+        &self.base
+    }
+
+    /// Sends one POST of exactly `length` bytes, once, whatever happens.
+    pub(crate) fn post(
+        &self,
+        path: &str,
+        body: &mut dyn Read,
+        length: u64,
+        call: &Call<'_>,
+    ) -> Result<Reply, PostError> {
+        let mut body = Drained { inner: body, left: length };
+        let sent = self
+            .request("POST", path)
+            .header("content-type", "application/json")
+            .header("content-length", length)
+            .body(SendBody::from_reader(&mut body))
+            .map_err(ureq::Error::from)
+            .and_then(|request| {
+                let request = self
+                    .creates
+                    .configure_request(request)
+                    .timeout_global(Some(CREATE.min(call.time_left())))
+                    .build();
+                call.count_http();
+                self.creates.run(request)
+            });
+        match sent {
+            Ok(response) => Ok(reply(response, |text| self.scrub(text))),
+            Err(error) if body.left > 0 => Err(PostError::NotSent(self.scrub(&error.to_string()))),
+            Err(error) => Err(PostError::Unknown(self.scrub(&error.to_string()))),
+        }
+    }
+
+    /// Reads one small object.
+    pub(crate) fn get(&self, path: &str, call: &Call<'_>) -> Result<Vec<u8>, CallError> {
+        let (status, response) = self.open(path, POLL.min(call.time_left()), call)?;
+        let reply = reply(response, |text| self.scrub(text));
+        if status != StatusCode::OK {
+            return Err(self.refusal(&reply));
+        }
+        reply.body.map_err(CallError::passing)
+    }
+
+    /// Opens a download of any length.
+    pub(crate) fn download(
+        &self,
+        path: &str,
+        call: &Call<'_>,
+    ) -> Result<impl Read + use<>, CallError> {
+        let (status, response) = self.open(path, call.time_left(), call)?;
+        if status != StatusCode::OK {
+            return Err(self.refusal(&reply(response, |text| self.scrub(text))));
+        }
+        Ok(response.into_body().into_reader())
+    }
+
+    fn open(
+        &self,
+        path: &str,
+        timeout: Duration,
+        call: &Call<'_>,
+    ) -> Result<(StatusCode, ureq::http::Response<ureq::Body>), CallError> {
+        let passing = |error: ureq::Error| CallError::passing(self.scrub(&error.to_string()));
+        let request = self.request("GET", path).body(()).map_err(|e| passing(e.into()))?;
+        let request = self
+            .reads
+            .configure_request(request)
+            .timeout_global(Some(timeout))
+            .timeout_recv_response(Some(POLL))
+            .timeout_per_read(Some(SILENCE))
+            .build();
+        call.count_http();
+        let response = self.reads.run(request).map_err(passing)?;
+        Ok((response.status(), response))
+    }
+
+    fn request(&self, method: &str, path: &str) -> ureq::http::request::Builder {
+        let mut builder = Request::builder().method(method).uri(format!("{}{path}", self.base));
+        if let Some(headers) = builder.headers_mut() {
+            headers.extend(self.headers.clone());
+        }
+        builder
+    }
+
+    /// Tells passing refusals of a read from lasting ones.
+    fn refusal(&self, reply: &Reply) -> CallError {
+        let message = self.message(reply).1;
+        let status = reply.status;
+        let lasts = (status.is_redirection() || status.is_client_error())
+            && !matches!(status.as_u16(), 408 | 409 | 425 | 429);
+        if lasts {
+            CallError::Refused { message: format!("{status}: {message}") }
+        } else {
+            CallError::Passing { message, retry_after: reply.retry_after }
+        }
+    }
+
+    /// Returns the provider's word for an error and what it said, without the key.
+    pub(crate) fn message(&self, reply: &Reply) -> (String, String) {
+        let (kind, message) = match &reply.body {
+            _ if reply.status.is_redirection() => {
+                (None, "redirects are not followed; set the base URL to where it is".to_owned())
+            }
+            Ok(body) => error_of(body),
+            Err(error) => (None, error.clone()),
+        };
+        let kind = kind.unwrap_or_else(|| format!("http_{}", reply.status.as_u16()));
+        (self.scrub(&kind), self.scrub(&message))
+    }
+
+    /// Removes the key: some servers repeat it in what they say.
+    fn scrub(&self, text: &str) -> String {
+        text.replace(self.key.expose_secret(), "[key]")
+    }
+}
+
+/// Returns a header that carries a secret and is never shown.
+pub(crate) fn secret_header(value: &str) -> Option<HeaderValue> {
+    let mut value = HeaderValue::from_str(value).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}
+
+/// Returns the kind and message of an error body: nested, flat, or no JSON at all.
+fn error_of(body: &[u8]) -> (Option<String>, String) {
+    let value: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
+    let error = value.get("error").filter(|e| e.is_object()).unwrap_or(&value);
+    let text = |key: &str| error.get(key).and_then(|v| v.as_str()).map(str::to_owned);
+    let message = text("message").or_else(|| value.get("error")?.as_str().map(str::to_owned));
+    let kind = text("type").filter(|kind| kind != "error");
+    match message {
+        Some(message) => (kind, excerpt(&message)),
+        None => (kind, excerpt(&String::from_utf8_lossy(body))),
+    }
+}
+
+fn excerpt(text: &str) -> String {
+    let printable: String =
+        text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).take(500).collect();
+    if printable.is_empty() { "no reason given".to_owned() } else { printable }
+}
+
+fn reply(response: ureq::http::Response<ureq::Body>, scrub: impl Fn(&str) -> String) -> Reply {
+    let status = response.status();
+    let retry_after = retry_after(response.headers());
+    let cap = if status.is_success() { MAX_OBJECT } else { MAX_ERROR };
+    let mut bytes = Vec::new();
+    let body = match response.into_body().into_reader().take(cap).read_to_end(&mut bytes) {
+        Ok(_) => Ok(bytes),
+        Err(error) => Err(scrub(&error.to_string())),
+    };
+    Reply { status, retry_after, body }
+}
+
+/// Returns how long the server asks to wait, if it says so in (milli)seconds.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let number =
+        |name: HeaderName| -> Option<f64> { headers.get(name)?.to_str().ok()?.trim().parse().ok() };
+    number(HeaderName::from_static("retry-after-ms"))
+        .map(|milliseconds| milliseconds / 1000.0)
+        .or_else(|| number(ureq::http::header::RETRY_AFTER))
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+}
+
+/// Remembers whether the last byte of a body was asked for.
+struct Drained<'b> {
+    inner: &'b mut dyn Read,
+    left: u64,
+}
+
+impl Read for Drained<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(buffer)?;
+        self.left = self.left.saturating_sub(read as u64);
+        Ok(read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_read_in_every_shape() {
+        let nested = br#"{"type":"error","error":{"type":"overloaded_error","message":"Busy"}}"#;
+        assert_eq!(error_of(nested), (Some("overloaded_error".to_owned()), "Busy".to_owned()));
+        let flat = br#"{"type":"not_found","message":"No such batch"}"#;
+        assert_eq!(error_of(flat), (Some("not_found".to_owned()), "No such batch".to_owned()));
+        assert_eq!(error_of(br#"{"error":"nope"}"#), (None, "nope".to_owned()));
+        assert_eq!(error_of(b"<html>\nBad gateway"), (None, "<html> Bad gateway".to_owned()));
+        assert_eq!(error_of(b""), (None, "no reason given".to_owned()));
+        assert_eq!(error_of(&[0xff, 0xfe]).1, "\u{fffd}\u{fffd}");
+    }
+
+    #[test]
+    fn retry_after_is_read_and_nonsense_is_not() {
+        let with = |name: &'static str, value: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(name, HeaderValue::from_static(value));
+            retry_after(&headers)
+        };
+        assert_eq!(with("retry-after", "7"), Some(Duration::from_secs(7)));
+        assert_eq!(with("retry-after-ms", "250"), Some(Duration::from_millis(250)));
+        for nonsense in ["-1", "soon", "NaN", "inf", "1e300", ""] {
+            assert_eq!(with("retry-after", nonsense), None, "{nonsense}");
+        }
+    }
+}

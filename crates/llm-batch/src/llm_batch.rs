@@ -1,0 +1,275 @@
+//! The batcher itself.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use batch_core::{Batcher, Close, CloseReport, Flush, PastBatch, Stats, SubmitError, Ticket};
+
+use crate::accounting::{Accounting, Delivered, Run};
+use crate::answer::{Answer, RequestError};
+use crate::engine::{Engine, Mode, Settings};
+use crate::error::Error;
+use crate::processor::{GroupKey, Processor};
+use crate::provider::Provider;
+use crate::request::Request;
+use crate::state::State;
+use crate::stop::Stop;
+use crate::wire_id;
+
+const MAX_ITEMS: usize = 10;
+const LINGER: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_hours(26);
+const IN_FLIGHT: usize = 16;
+
+/// Sends model requests of many callers in few provider batches, and pays for each once.
+///
+/// Two ways in, on one state folder:
+///
+/// * [`submit`](LlmBatch::submit) takes a request from any thread and gives a ticket for its
+///   answer. What comes within the linger time (2 s) goes together, at most ten to a batch.
+/// * [`run`](LlmBatch::run) takes a whole set, sends it at once in as few batches as the provider
+///   takes, and reports each outcome as it arrives. Repeated with the same state it goes on where
+///   it was cut.
+///
+/// Every create is written down, durably, before its first byte leaves, and none is ever sent
+/// twice. One whose fate is unknown is reported as such and kept.
+///
+/// Dropping the last handle lets what was submitted run on in the background, holding the state
+/// folder; [`close`](LlmBatch::close) or a [`Stop`] ends it.
+pub struct LlmBatch {
+    engine: Arc<Engine>,
+    batcher: Batcher<Processor>,
+}
+
+/// Settings of an [`LlmBatch`].
+#[derive(Debug)]
+#[must_use]
+pub struct Builder {
+    provider: Arc<dyn Provider>,
+    state: Option<PathBuf>,
+    max_items: Option<usize>,
+    linger: Duration,
+    in_flight: usize,
+    poll_interval: Option<Duration>,
+    timeout: Duration,
+    stop: Stop,
+    held: Option<HashMap<String, Delivered>>,
+}
+
+impl LlmBatch {
+    /// Returns settings for batches at `provider`.
+    pub fn builder(provider: Arc<dyn Provider>) -> Builder {
+        Builder {
+            provider,
+            state: None,
+            max_items: None,
+            linger: LINGER,
+            in_flight: IN_FLIGHT,
+            poll_interval: None,
+            timeout: TIMEOUT,
+            stop: Stop::new(),
+            held: None,
+        }
+    }
+
+    /// Accepts one request and returns the ticket of its answer.
+    ///
+    /// A request with an empty id gets one that nobody else has. One whose id the state folder
+    /// knows with the same content is not sent again: its ticket waits for the answer to the first
+    /// one. Blocks while the batcher is full, for at most a minute.
+    ///
+    /// # Errors
+    ///
+    /// Gives the request back when the batcher is closed or full.
+    pub fn submit(
+        &self,
+        mut request: Request,
+    ) -> Result<Ticket<Answer, RequestError>, SubmitError<Request>> {
+        if request.id.is_empty() {
+            request.id = format!("auto-{}", wire_id::nonce());
+        }
+        self.batcher.submit(request)
+    }
+
+    /// Brings all requests to their outcomes and hands each to `on_outcome` as it arrives.
+    ///
+    /// Blocks until all have one, the time-out passes, or the [`Stop`] of the settings is used.
+    /// Repeated with the same state and the same requests it sends nothing that was sent before:
+    /// it collects what is there and waits for the rest, and hands over only what is not recorded
+    /// as handed over, or, where [`held`](Builder::held) is set, what is not in there.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Ambiguous`] and [`Error::Pending`] when part of it is not finished; they carry the
+    /// [`Run`] so far. While the state holds a create of unknown fate, a run sends no new ones.
+    /// Any other error says why nothing was started, or which file of the state cannot be written;
+    /// what had been sent by then stays recorded.
+    pub fn run(
+        &self,
+        requests: impl IntoIterator<Item = Request>,
+        mut on_outcome: impl FnMut(&str, Result<Answer, RequestError>),
+    ) -> Result<Run, Error> {
+        let requests: Vec<Request> = requests.into_iter().collect();
+        let mut seen = HashSet::with_capacity(requests.len());
+        for request in &requests {
+            if request.id.is_empty() {
+                return Err(Error::EmptyId);
+            }
+            if !seen.insert(request.id.as_str()) {
+                return Err(Error::DuplicateId { id: request.id.clone() });
+            }
+        }
+        let all: Vec<&Request> = requests.iter().collect();
+        let mut by_index = |index: usize, outcome| on_outcome(requests[index].id.as_str(), outcome);
+        self.engine.drive(&all, Mode::Run, &mut by_index)
+    }
+
+    /// Sends what waits now, without lingering on. Does not block; the returned [`Flush`] can be
+    /// waited for and ends when all that was accepted before has its outcome.
+    pub fn flush(&self) -> Flush {
+        self.batcher.flush()
+    }
+
+    /// Stops accepting, sends what waits, and waits for the outcomes for at most `timeout`.
+    ///
+    /// What is still at the provider then stays recorded; submit it again on the same state to
+    /// go on.
+    pub fn close(&self, timeout: Duration) -> CloseReport<Request> {
+        self.batcher.close(Close::Drain, timeout)
+    }
+
+    /// Returns the counts of everything done through this batcher, tickets and runs together.
+    pub fn accounting(&self) -> Accounting {
+        self.engine.accounting()
+    }
+
+    /// Returns the counts of the queue in front of the tickets.
+    pub fn stats(&self) -> Stats {
+        self.batcher.stats()
+    }
+
+    /// Returns the latest batches that came through tickets and are done, oldest first.
+    pub fn history(&self) -> Vec<PastBatch<GroupKey>> {
+        self.batcher.history()
+    }
+
+    /// Tells whether a request has waited for `age` or longer to be sent.
+    pub fn should_flush(&self, age: Duration) -> bool {
+        self.batcher.should_flush(age)
+    }
+
+    /// Returns the time since requests were last sent off, or since the start.
+    pub fn time_since_last_flush(&self) -> Duration {
+        self.batcher.time_since_last_flush()
+    }
+}
+
+impl Drop for LlmBatch {
+    fn drop(&mut self) {
+        let stats = self.batcher.stats();
+        if stats.queued + stats.in_flight == 0 {
+            // At most the last lines of a log are still being written.
+            self.engine.release_state();
+        }
+    }
+}
+
+impl fmt::Debug for LlmBatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LlmBatch")
+            .field("provider", &self.engine.provider)
+            .field("state", &self.engine.state_dir)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Builder {
+    /// Sets the state folder. It is made where it is not there; one process uses it at a time.
+    pub fn state(mut self, dir: impl Into<PathBuf>) -> Builder {
+        self.state = Some(dir.into());
+        self
+    }
+
+    /// Sets how many requests go in one create, at most. By default ten for tickets, and for runs
+    /// what the provider takes; it is never more than that.
+    pub fn max_items(mut self, items: usize) -> Builder {
+        self.max_items = Some(items);
+        self
+    }
+
+    /// Sets how long the first request of a batch waits for company; 2 s by default. Tickets only.
+    pub fn linger(mut self, linger: Duration) -> Builder {
+        self.linger = linger;
+        self
+    }
+
+    /// Sets how many batches of tickets are waited for at a time; 16 by default. Each takes a
+    /// thread.
+    pub fn max_in_flight(mut self, batches: usize) -> Builder {
+        self.in_flight = batches.max(1);
+        self
+    }
+
+    /// Sets how often a batch is asked for its state. By default every 2 s at first and less and
+    /// less often, up to every 60 s.
+    pub fn poll_interval(mut self, interval: Duration) -> Builder {
+        self.poll_interval = Some(interval);
+        self
+    }
+
+    /// Sets how long a run, or a batch of tickets, may take in all; 26 h by default.
+    pub fn timeout(mut self, timeout: Duration) -> Builder {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Sets the handle that ends every wait.
+    pub fn stop(mut self, stop: Stop) -> Builder {
+        self.stop = stop;
+        self
+    }
+
+    /// Sets which outcomes the caller has already, by request id, so that a run hands over
+    /// exactly the others. Without it the state's own record decides, which is behind by one
+    /// outcome when the process died between the hand-over and the record.
+    pub fn held(mut self, held: HashMap<String, Delivered>) -> Builder {
+        self.held = Some(held);
+        self
+    }
+
+    /// Opens the state folder and returns the batcher. Nothing is sent.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoState`] without a state folder, [`Error::StateBusy`] when another process has
+    /// it, [`Error::StateFile`] when something in it is foreign, damaged or of another version,
+    /// [`Error::StateIo`] when it cannot be read or written, [`Error::Setting`] for a batch of 0
+    /// items, [`Error::Batcher`] when threads cannot be started.
+    pub fn build(self) -> Result<LlmBatch, Error> {
+        let state = self.state.ok_or(Error::NoState)?;
+        if self.max_items == Some(0) {
+            let problem = "`max_items` is 0; a batch holds at least 1 request".to_owned();
+            return Err(Error::Setting { problem });
+        }
+        let settings = Settings {
+            max_items: self.max_items,
+            timeout: self.timeout,
+            poll_interval: self.poll_interval,
+            stop: self.stop,
+            held: self.held,
+        };
+        let max_items = self.max_items.unwrap_or(MAX_ITEMS).min(self.provider.limits().max_items);
+        let engine = Arc::new(Engine::new(self.provider, settings, State::open(&state)?));
+        let batcher = Batcher::builder(Processor::new(Arc::clone(&engine)))
+            .max_batch_items(max_items)
+            .linger(self.linger)
+            .unordered()
+            .workers(self.in_flight)
+            .build()
+            .map_err(Error::Batcher)?;
+        Ok(LlmBatch { engine, batcher })
+    }
+}

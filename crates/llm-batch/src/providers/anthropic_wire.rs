@@ -1,0 +1,250 @@
+//! The shapes of Anthropic's messages, as far as they are looked at.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::answer::{Answer, RequestError, Usage};
+use crate::request::{Body, Content, Message, Request, Role};
+
+/// Returns the `params` of a request.
+pub(super) fn params(request: &Request) -> Result<Box<RawValue>, RequestError> {
+    let prompt;
+    let (system, messages) = match &request.body {
+        Body::Raw(raw) => {
+            check_raw(raw, &request.model)?;
+            return Ok(raw.clone());
+        }
+        Body::Prompt(text) => {
+            prompt = Turn { role: Role::User, content: Said::Text(text) };
+            (None, vec![prompt])
+        }
+        Body::Messages(messages) => conversation(messages)?,
+    };
+    if request.max_tokens == 0 {
+        return Err(RequestError::invalid("`max_tokens` is 0; ask for at least 1"));
+    }
+    let params = Params { model: &request.model, max_tokens: request.max_tokens, system, messages };
+    serde_json::value::to_raw_value(&params)
+        .map_err(|error| RequestError::invalid(format!("the request cannot be written: {error}")))
+}
+
+#[derive(Serialize)]
+struct Params<'r> {
+    model: &'r str,
+    max_tokens: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    system: Option<Said<'r>>,
+    messages: Vec<Turn<'r>>,
+}
+
+#[derive(Serialize)]
+struct Turn<'r> {
+    role: Role,
+    content: Said<'r>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Said<'r> {
+    Text(&'r str),
+    Joined(String),
+    Blocks(&'r RawValue),
+}
+
+fn said(content: &Content) -> Said<'_> {
+    match content {
+        Content::Text(text) => Said::Text(text),
+        Content::Blocks(blocks) => Said::Blocks(blocks),
+    }
+}
+
+/// Splits the system messages, which stand apart on the wire, from the turns.
+fn conversation(messages: &[Message]) -> Result<(Option<Said<'_>>, Vec<Turn<'_>>), RequestError> {
+    let turns_at = messages
+        .iter()
+        .position(|message| message.role != Role::System)
+        .ok_or_else(|| RequestError::invalid("the conversation has no user message"))?;
+    let (system, turns) = messages.split_at(turns_at);
+    if turns.iter().any(|message| message.role == Role::System) {
+        let reason = "a system message stands inside the conversation; it may only open it";
+        return Err(RequestError::invalid(reason));
+    }
+    let system = match system {
+        [] => None,
+        [only] => Some(said(&only.content)),
+        several => {
+            let mut joined = String::new();
+            for message in several {
+                let Content::Text(text) = &message.content else {
+                    let reason = "several system messages can be joined only if they are text";
+                    return Err(RequestError::invalid(reason));
+                };
+                let gap = if joined.is_empty() { "" } else { "\n\n" };
+                let _ = write!(joined, "{gap}{text}");
+            }
+            Some(Said::Joined(joined))
+        }
+    };
+    let turns = turns
+        .iter()
+        .map(|message| Turn { role: message.role, content: said(&message.content) })
+        .collect();
+    Ok((system, turns))
+}
+
+#[derive(Deserialize)]
+struct RawParams<'r> {
+    #[serde(borrow)]
+    model: Cow<'r, str>,
+    #[serde(default)]
+    stream: bool,
+}
+
+fn check_raw(raw: &RawValue, model: &str) -> Result<(), RequestError> {
+    let params: RawParams<'_> = serde_json::from_str(raw.get()).map_err(|error| {
+        RequestError::invalid(format!("the body must be an object with a `model`: {error}"))
+    })?;
+    if params.model != model {
+        return Err(RequestError::invalid(format!(
+            "the body asks for the model `{}` and the request for `{model}`",
+            params.model
+        )));
+    }
+    if params.stream {
+        return Err(RequestError::invalid("the body sets `stream`; a batch cannot stream"));
+    }
+    Ok(())
+}
+
+/// A batch, as far as it matters.
+#[derive(Deserialize)]
+pub(super) struct BatchObject<'r> {
+    #[serde(borrow)]
+    pub(super) id: Cow<'r, str>,
+    #[serde(borrow, default)]
+    pub(super) processing_status: Cow<'r, str>,
+}
+
+/// One line of the results: only the envelope is parsed, the message stays as it is.
+#[derive(Deserialize)]
+pub(super) struct ResultLine<'r> {
+    #[serde(borrow)]
+    pub(super) custom_id: Cow<'r, str>,
+    #[serde(borrow)]
+    result: LineResult<'r>,
+}
+
+#[derive(Deserialize)]
+struct LineResult<'r> {
+    #[serde(borrow, rename = "type")]
+    kind: Cow<'r, str>,
+    #[serde(borrow, default)]
+    message: Option<&'r RawValue>,
+    #[serde(borrow, default)]
+    error: Option<&'r RawValue>,
+}
+
+impl ResultLine<'_> {
+    pub(super) fn outcome(&self) -> Result<Answer, RequestError> {
+        let result = &self.result;
+        match (&*result.kind, result.message) {
+            ("succeeded", Some(message)) => Ok(answer(message.to_owned())),
+            ("succeeded", None) => Err(errored("invalid_result", "the result holds no message")),
+            ("errored", _) => Err(error(result.error)),
+            ("expired", _) => Err(RequestError::Expired),
+            ("canceled", _) => Err(RequestError::Canceled),
+            (other, _) => {
+                Err(errored("unknown_result", &format!("the result has the type `{other}`")))
+            }
+        }
+    }
+}
+
+fn errored(kind: &str, message: &str) -> RequestError {
+    RequestError::Errored { kind: kind.to_owned(), message: message.to_owned() }
+}
+
+#[derive(Deserialize)]
+struct ErrorObject<'r> {
+    #[serde(borrow, default, rename = "type")]
+    kind: Cow<'r, str>,
+    #[serde(borrow, default)]
+    message: Cow<'r, str>,
+    #[serde(borrow, default)]
+    error: Option<&'r RawValue>,
+}
+
+/// Reads an error object, which may stand inside another one.
+fn error(raw: Option<&RawValue>) -> RequestError {
+    let parse = |raw: &'_ RawValue| -> Option<(String, String, Option<Box<RawValue>>)> {
+        let object: ErrorObject<'_> = serde_json::from_str(raw.get()).ok()?;
+        let inner = object.error.map(ToOwned::to_owned);
+        Some((object.kind.into_owned(), object.message.into_owned(), inner))
+    };
+    let outer = raw.and_then(parse);
+    let read = match outer {
+        Some((_, _, Some(inner))) => parse(&inner),
+        other => other,
+    };
+    match read {
+        Some((kind, message, _)) if !kind.is_empty() => errored(&kind, &message),
+        _ => errored("unknown_error", raw.map_or("no reason given", RawValue::get)),
+    }
+}
+
+#[derive(Deserialize)]
+struct MessageObject<'r> {
+    #[serde(borrow, default)]
+    content: Vec<Block<'r>>,
+    #[serde(default)]
+    usage: Option<WireUsage>,
+}
+
+#[derive(Deserialize)]
+struct Block<'r> {
+    #[serde(borrow, default, rename = "type")]
+    kind: Cow<'r, str>,
+    #[serde(borrow, default)]
+    text: Option<Cow<'r, str>>,
+}
+
+#[derive(Deserialize)]
+#[expect(clippy::struct_field_names, reason = "the names are the provider's")]
+struct WireUsage {
+    #[serde(default)]
+    input_tokens: u64,
+    #[serde(default)]
+    output_tokens: u64,
+    #[serde(default)]
+    cache_creation_input_tokens: Option<u64>,
+    #[serde(default)]
+    cache_read_input_tokens: Option<u64>,
+}
+
+/// Picks text and usage out of a message; one that looks otherwise is an answer all the same.
+pub(super) fn answer(response: Box<RawValue>) -> Answer {
+    let mut answer = Answer::new(response);
+    let Ok(message) = serde_json::from_str::<MessageObject<'_>>(answer.response.get()) else {
+        return answer;
+    };
+    let mut texts = message
+        .content
+        .iter()
+        .filter(|block| block.kind == "text")
+        .filter_map(|block| block.text.as_deref())
+        .peekable();
+    let text = texts.peek().is_some().then(|| texts.collect::<String>());
+    // What came out of a cache or went into it was read too.
+    let usage = message.usage.map(|usage| Usage {
+        input_tokens: usage.input_tokens
+            + usage.cache_creation_input_tokens.unwrap_or(0)
+            + usage.cache_read_input_tokens.unwrap_or(0),
+        output_tokens: usage.output_tokens,
+    });
+    answer.text = text;
+    answer.usage = usage;
+    answer
+}

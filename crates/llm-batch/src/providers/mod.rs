@@ -1,0 +1,8 @@
+//! The providers, one file each.
+
+mod anthropic;
+mod anthropic_wire;
+mod offline;
+
+pub use anthropic::{Anthropic, AnthropicBuilder, AuthStyle};
+pub use offline::Offline;

@@ -3,8 +3,7 @@
 mod support;
 
 use git_batch::{
-    Class, Commit, GitBatch, Merge, OpErrorKind, Operation, OperationKind, Outcome, Place,
-    Strategy,
+    Class, Commit, GitBatch, Merge, OpErrorKind, Operation, OperationKind, Outcome, Place, Strategy,
 };
 use support::{Fixture, landed, try_run};
 
@@ -51,10 +50,7 @@ fn commits_of_the_batch_are_merged_and_pushed_at_once() {
         fixture.git(["log", "--format=%s", "-1", "trunk"]).trim(),
         "Merge branch 'y' into trunk"
     );
-    assert_eq!(
-        fixture.git(["rev-parse", "trunk^2"]).trim(),
-        landed(&report, "b").to_string()
-    );
+    assert_eq!(fixture.git(["rev-parse", "trunk^2"]).trim(), landed(&report, "b").to_string());
     assert_eq!(fixture.received(), 1);
     fixture.assert_sound();
 }
@@ -280,10 +276,7 @@ fn a_policy_refusal_of_a_landing_is_final() {
     fixture.hook("pre-receive", "echo frozen; exit 1");
     fixture.branch("x", "main", "x.txt", "x\n");
     let report = fixture.open().land("main", &["x".to_owned()], Strategy::Merge).unwrap();
-    assert!(matches!(
-        report.get("x"),
-        Some(Outcome::Rejected { class: Class::Permanent, .. })
-    ));
+    assert!(matches!(report.get("x"), Some(Outcome::Rejected { class: Class::Permanent, .. })));
     assert_eq!(report.pushes(), 1);
 }
 
@@ -292,7 +285,8 @@ struct Dice(u64);
 
 impl Dice {
     fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % sides
     }
 }
@@ -318,7 +312,10 @@ fn random_commit(dice: &mut Dice, branch: &str, base: &str) -> Commit {
             0 => commit.delete(path),
             1 => {
                 let to = format!("d{}/moved{}", dice.roll(3), dice.roll(3));
-                if !used.insert(1000 + u64::from(to.as_bytes()[1]) * 10 + u64::from(*to.as_bytes().last().unwrap())) {
+                if !used.insert(
+                    1000 + u64::from(to.as_bytes()[1]) * 10
+                        + u64::from(*to.as_bytes().last().unwrap()),
+                ) {
                     continue;
                 }
                 commit.delete(path).write(to, content)
@@ -347,8 +344,7 @@ fn verdicts_and_trees_equal_those_of_git_merge_tree() {
     for n in 0..80 {
         for side in ["ours", "theirs"] {
             let branch = format!("{side}/{n}");
-            operations
-                .push(Operation::commit(&branch, random_commit(&mut dice, &branch, "base")));
+            operations.push(Operation::commit(&branch, random_commit(&mut dice, &branch, "base")));
         }
         let before = format!("before/{n}");
         operations.push(Operation::commit(
@@ -374,7 +370,14 @@ fn verdicts_and_trees_equal_those_of_git_merge_tree() {
             Outcome::Conflict { paths, .. } => {
                 let (code, text) = try_run(
                     &fixture.work(),
-                    ["merge-tree", "--write-tree", "--name-only", "--no-messages", &before, &theirs],
+                    [
+                        "merge-tree",
+                        "--write-tree",
+                        "--name-only",
+                        "--no-messages",
+                        &before,
+                        &theirs,
+                    ],
                 );
                 assert_eq!(code, Some(1), "{n}: git sees no conflict: {text}");
                 let names: Vec<String> = paths.iter().map(ToString::to_string).collect();
@@ -385,7 +388,10 @@ fn verdicts_and_trees_equal_those_of_git_merge_tree() {
             }
             Outcome::NoChange { .. } => {}
             // A commit that deletes what another change of it needs is not made at all.
-            other => assert!(matches!(other, Outcome::Skipped { .. } | Outcome::Failed(_)), "{n}: {other:?}"),
+            other => assert!(
+                matches!(other, Outcome::Skipped { .. } | Outcome::Failed(_)),
+                "{n}: {other:?}"
+            ),
         }
     }
     assert!(clean > 20 && conflicts > 10, "too few cases: {clean} clean, {conflicts} conflicts");

@@ -35,8 +35,7 @@ impl Store {
     /// `packed-refs`, the others one by one.
     ///
     /// An error names the branches that somebody else moved or locked; then none has moved.
-    /// Otherwise there is one result for each, in the order given: while all locks are held only
-    /// the disk can still fail.
+    /// Otherwise there is one result for each, in the order given.
     pub(crate) fn move_refs(
         &mut self,
         moves: &[RefMove],
@@ -45,16 +44,25 @@ impl Store {
         let committer = signer.reflog();
         let (loose, packed): (Vec<&RefMove>, Vec<&RefMove>) =
             moves.iter().partition(|m| self.common_dir.join(path_of(&m.name)).is_file());
-        let locked = match (self.lock(&packed, true), self.lock(&loose, false)) {
-            (Ok(packed), Ok(loose)) => [packed, loose],
-            (Err(error), _) | (_, Err(error)) => return Err(self.culprits(moves, &error)),
-        };
+        // gix locks `packed-refs` for loose refs too, so the two groups cannot hold their locks
+        // together. All are checked first, so that as a rule none moves if one cannot.
+        if !loose.is_empty() && !packed.is_empty() {
+            let all: Vec<&RefMove> = moves.iter().collect();
+            self.lock(&all, false).map_err(|error| self.culprits(moves, &error))?;
+        }
         let mut time = gix::date::parse::TimeBuf::default();
         let committer = committer.to_ref(&mut time);
         let mut fault = None;
-        for transaction in locked.into_iter().flatten() {
-            if let Err(error) = transaction.commit(committer) {
-                fault = Some(OpError::repository("cannot move a branch", &error));
+        for (group, is_packed, is_only) in
+            [(&loose, false, packed.is_empty()), (&packed, true, loose.is_empty())]
+        {
+            if group.is_empty() {
+                continue;
+            }
+            match self.lock(group, is_packed).map(|locked| locked.commit(committer)) {
+                Ok(Ok(_)) => {}
+                Err(error) if is_only => return Err(self.culprits(moves, &error)),
+                Ok(Err(error)) | Err(error) => fault = Some(error),
             }
         }
         let mut fsyncs = 0;
@@ -63,7 +71,9 @@ impl Store {
         }
         fsyncs += loose.iter().map(|m| self.sync(&path_of(&m.name))).sum::<u32>();
         let moved = |m: &RefMove| match &fault {
-            Some(error) if self.branch_tip(&m.name) != Ok(Some(m.new)) => Err(error.clone()),
+            Some(error) if self.branch_tip(&m.name) != Ok(Some(m.new)) => {
+                Err(moved_by_others(m, error))
+            }
             _ => Ok(()),
         };
         let moved = moves.iter().map(moved).collect();
@@ -72,12 +82,9 @@ impl Store {
     }
 
     /// Takes the locks of all these branches and checks what they are now.
-    fn lock(&self, moves: &[&RefMove], packed: bool) -> Result<Option<Transaction<'_, '_>>, Error> {
-        if moves.is_empty() {
-            return Ok(None);
-        }
+    fn lock(&self, moves: &[&RefMove], is_packed: bool) -> Result<Transaction<'_, '_>, Error> {
         let mut transaction = self.repo.refs.transaction();
-        if packed {
+        if is_packed {
             transaction = transaction.packed_refs(
                 PackedRefs::DeletionsAndNonSymbolicUpdatesRemoveLooseSourceReference(Box::new(
                     &self.repo.objects,
@@ -86,25 +93,16 @@ impl Store {
         }
         // As long as git itself waits for these locks by default.
         let (one, all) = (Duration::from_millis(100), Duration::from_secs(1));
-        transaction
-            .prepare(
-                moves.iter().map(|m| edit(m)),
-                Fail::AfterDurationWithBackoff(one),
-                Fail::AfterDurationWithBackoff(all),
-            )
-            .map(Some)
+        transaction.prepare(
+            moves.iter().map(|m| edit(m)),
+            Fail::AfterDurationWithBackoff(one),
+            Fail::AfterDurationWithBackoff(all),
+        )
     }
 
     /// Finds the branches that cannot be moved by trying each alone.
     fn culprits(&self, moves: &[RefMove], error: &Error) -> Vec<(FullName, OpError)> {
-        let describe = |m: &RefMove, error: &Error| {
-            let message = format!(
-                "branch {:?} was moved or is locked by somebody else: {}",
-                m.name.shorten().to_str_lossy(),
-                causes(error)
-            );
-            (m.name.clone(), OpError::new(OpErrorKind::BranchMoved, message))
-        };
+        let describe = |m: &RefMove, error: &Error| (m.name.clone(), moved_by_others(m, error));
         let alone: Vec<_> = moves
             .iter()
             .filter_map(|m| self.lock(&[m], false).err().map(|error| describe(m, &error)))
@@ -121,6 +119,13 @@ impl Store {
         let paths = [Some(path.as_path()), path.parent()];
         paths.into_iter().flatten().map(|path| u32::from(sync_path(path).is_ok())).sum()
     }
+}
+
+fn moved_by_others(m: &RefMove, error: &Error) -> OpError {
+    let name = m.name.shorten().to_str_lossy();
+    let message =
+        format!("branch {name:?} was moved or is locked by somebody else: {}", causes(error));
+    OpError::new(OpErrorKind::BranchMoved, message)
 }
 
 /// The path of a loose ref below the common directory.

@@ -1,1 +1,95 @@
 //! An index of the lessons that agents learned, over one JSON Lines file.
+//!
+//! Agents fail in the same ways again and again. A lesson says what failed, how often, and what
+//! resolved it. This crate keeps lessons in a file that any tool can read, finds them in
+//! microseconds, and lets many threads and processes add to the file without losing a line.
+//!
+//! ```
+//! use lessons_index::{Lesson, LessonsIndex, Options};
+//!
+//! let dir = tempfile::tempdir()?;
+//! let index = LessonsIndex::open(dir.path().join("lessons.jsonl"), Options::default())?;
+//! index.add(
+//!     Lesson::builder("oom-1")
+//!         .failure_type("oom")
+//!         .failure_msg("linker: out of memory")
+//!         .resolution("link with fewer jobs")
+//!         .build()?,
+//! )?;
+//! let snapshot = index.snapshot();
+//! let found = snapshot.query().failure_type("oom").contains("OUT OF")?.limit(5).run();
+//! assert_eq!(found[0].resolution, "link with fewer jobs");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Concepts
+//!
+//! * **The file is the truth.** One JSON object a line; the last line with an id is the lesson.
+//!   Keys that this crate does not know stay byte for byte ([`Lesson::raw`]).
+//! * **Loading is total.** A broken line is reported with its number, its place, its kind and its
+//!   first bytes ([`LoadReport`]), and the lines around it count. Blank lines, byte order marks,
+//!   `\r\n` and a missing last line end are fine. Strict mode ([`Mode`]) stops at the first fault.
+//! * **A [`Snapshot`] never changes.** Readers take no lock and see a batch whole or not at all.
+//!   Every order is total, so the same question has the same answer.
+//! * **Adding is batched.** The calls that come while the file is being written share the next
+//!   write: one lock, one append, one sync, one publication, however many they are.
+//! * **Processes share the file.** Writers hold a lock on `<file>.lock`, take in what others
+//!   wrote, end a torn last line (it is never deleted) and append. [`LessonsIndex::refresh`]
+//!   parses the appended bytes only. Readers need neither the lock nor the right to write.
+//!
+//! # Limits
+//!
+//! * Linux and macOS, on file systems where locks work.
+//! * The lessons are in memory, with their lines. A line may have 16 MiB by default.
+//! * The file grows by a line for each change; it is not compacted.
+//! * Programs that append without the lock must write whole lines in one write; a failed write
+//!   of ours is then not always undone ([`WriteError::Torn`] says so).
+//! * A change in place that leaves size and time, or that changes only bytes far from the end
+//!   while the file grows, is not noticed by `refresh`; `reload` always is right.
+//!
+//! # Performance
+//!
+//! Loading parses with simd-json. A look-up by id, and the newest lessons of an exact field, cost
+//! a few hash look-ups, whatever the size; a text search without an exact field is one scan over
+//! the case-folded messages. Publishing one lesson among n copies O(log n) lessons on average,
+//! never the whole set; once in a while a call merges two large parts and takes as long as
+//! building them takes.
+#![forbid(unsafe_code)]
+
+mod check;
+mod error;
+mod fault;
+mod fold;
+mod index;
+mod intake;
+mod lesson;
+mod lock;
+mod members;
+mod options;
+mod order;
+mod parse;
+mod query;
+mod report;
+mod scan;
+mod segment;
+mod shared;
+mod snapshot;
+mod source;
+mod text;
+mod writer;
+
+pub use check::{check, check_each};
+pub use error::{AddError, EmptyNeedle, InvalidLesson, OpenError, WriteError};
+pub use fault::{EXCERPT_MAX_BYTES, Fault, FaultKind, LineError};
+pub use index::{LessonsIndex, Refresh};
+pub use lesson::{Lesson, LessonBuilder};
+pub use options::{Fsync, Mode, Options};
+pub use order::Sort;
+pub use query::Query;
+pub use report::LoadReport;
+pub use shared::LastLoad;
+pub use snapshot::{Snapshot, Stats};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,0 +1,158 @@
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::fault::{Fault, LineError};
+
+/// Says why a file of lessons could not be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The file does not exist, and was to.
+    #[error("no such file {path:?}; check the path, or add a first lesson to create it")]
+    Missing {
+        /// The path that was given.
+        path: PathBuf,
+    },
+    /// The folder that is to hold the file does not exist.
+    #[error("no such folder {folder:?} for the file {path:?}; create it first")]
+    NoFolder {
+        /// The path that was given.
+        path: PathBuf,
+        /// Its folder.
+        folder: PathBuf,
+    },
+    /// The path names a folder, a device or another thing that is no file.
+    #[error("{path:?} is {found}, not a file; name a file of JSON lines")]
+    NotAFile {
+        /// The path that was given.
+        path: PathBuf,
+        /// What it is.
+        found: &'static str,
+    },
+    /// The file cannot be opened or read.
+    #[error("cannot read {path:?}")]
+    Read {
+        /// The path that was given.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A line is broken, in strict mode.
+    #[error("{path:?}, {fault}")]
+    Fault {
+        /// The path that was given.
+        path: PathBuf,
+        /// The first broken line.
+        fault: Box<Fault>,
+    },
+    /// The writer could not be set up.
+    #[error("cannot start the writer for {path:?}")]
+    Writer {
+        /// The path that was given.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// Says why a lesson cannot be stored as it is.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvalidLesson {
+    /// The id is empty.
+    #[error("a lesson needs an id that is not empty")]
+    EmptyId,
+    /// The line is over the cap.
+    #[error("lesson {id:?} takes {bytes} bytes, the cap is {max}; shorten failure_msg or metadata")]
+    TooLong {
+        /// The id of the lesson.
+        id: String,
+        /// The length of its line.
+        bytes: usize,
+        /// The cap.
+        max: usize,
+    },
+    /// The line would not be read back.
+    #[error("lesson {id:?} cannot be written as a line")]
+    Unreadable {
+        /// The id of the lesson.
+        id: String,
+        /// What is wrong with the line.
+        source: LineError,
+    },
+}
+
+/// Says why a batch of lessons was not written. Nothing of the batch is in the file then.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WriteError {
+    /// The lock file beside the data cannot be taken.
+    #[error("cannot lock {path:?}; its folder must exist and be writable")]
+    Lock {
+        /// The lock file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// What other processes wrote before cannot be read.
+    #[error(transparent)]
+    Refresh(#[from] OpenError),
+    /// The file cannot be opened for writing.
+    #[error("cannot open {path:?} for writing")]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The write or the sync failed and was undone.
+    #[error("cannot write to {path:?}; the file is as it was before")]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The write failed, and so did undoing it.
+    #[error("cannot write to {path:?}, and its end may be torn ({undo}); check the file")]
+    Torn {
+        /// The file.
+        path: PathBuf,
+        /// Why the write failed.
+        source: io::Error,
+        /// Why undoing it failed.
+        undo: io::Error,
+    },
+}
+
+/// Says why a lesson was not added.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AddError {
+    /// The lesson cannot be stored as it is.
+    #[error(transparent)]
+    Invalid(#[from] InvalidLesson),
+    /// The batch that the lesson was in could not be written; all of its lessons get this error.
+    #[error("lesson {id:?} was not added")]
+    Write {
+        /// The id of the lesson.
+        id: String,
+        /// What went wrong.
+        source: Arc<WriteError>,
+    },
+    /// The writer did not take the lesson, or gave no answer for it.
+    #[error("lesson {id:?} was not added: {reason}")]
+    Refused {
+        /// The id of the lesson.
+        id: String,
+        /// What the writer said.
+        reason: String,
+    },
+}
+
+/// Says that text to look for is empty, which would be in every lesson.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the text to look for is empty; leave the condition out to find all lessons")]
+#[non_exhaustive]
+pub struct EmptyNeedle;

@@ -1,0 +1,84 @@
+//! Case folding, so that texts which differ in case only are equal.
+
+use focaccia::CaseFold;
+
+/// Folds text by Unicode simple case folding: one character for one character, no locale.
+pub(crate) fn fold(text: &str) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    fold_into(text, &mut out);
+    out
+}
+
+/// Appends the folded text.
+pub(crate) fn fold_into(text: &str, out: &mut Vec<u8>) {
+    if text.is_ascii() {
+        let start = out.len();
+        out.extend_from_slice(text.as_bytes());
+        out[start..].make_ascii_lowercase();
+        return;
+    }
+    let mut utf8 = [0; 4];
+    for c in text.chars() {
+        out.extend_from_slice(fold_char(c).encode_utf8(&mut utf8).as_bytes());
+    }
+}
+
+/// The standard library proposes a character, Unicode's folding table decides whether both are
+/// the same but for case. The dotless `ı`, for one, is not an `i`.
+fn fold_char(c: char) -> char {
+    if c.is_ascii() {
+        return c.to_ascii_lowercase();
+    }
+    // The three foldings that no pair of upper and lower case shows.
+    let known = match c {
+        '\u{FB05}' => Some('\u{FB06}'),
+        '\u{1FD3}' => Some('\u{0390}'),
+        '\u{1FE3}' => Some('\u{03B0}'),
+        _ => None,
+    };
+    let through_upper = || only(c.to_uppercase()).and_then(|upper| only(upper.to_lowercase()));
+    [known, through_upper(), only(c.to_lowercase())]
+        .into_iter()
+        .flatten()
+        .find(|d| *d != c && CaseFold::Full.case_eq_chars([c], [*d]))
+        .unwrap_or(c)
+}
+
+fn only(mut chars: impl Iterator<Item = char>) -> Option<char> {
+    let first = chars.next();
+    first.filter(|_| chars.next().is_none())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn same(a: &str, b: &str) -> bool {
+        fold(a) == fold(b)
+    }
+
+    #[test]
+    fn folding_is_idempotent_and_agrees_with_the_table_for_every_character() {
+        for c in '\0'..=char::MAX {
+            let folded = fold_char(c);
+            assert_eq!(fold_char(folded), folded, "{c:?}");
+            assert!(CaseFold::Full.case_eq_chars([c], [folded]), "{c:?} is not {folded:?}");
+            for d in only(c.to_lowercase()).into_iter().chain(only(c.to_uppercase())) {
+                if CaseFold::Full.case_eq_chars([c], [d]) {
+                    assert_eq!(fold_char(d), folded, "{c:?} and {d:?} differ in case only");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn hard_cases() {
+        assert!(same("ΟΔΟΣ", "οδος"), "a final sigma is a sigma");
+        assert!(same("\u{212A}elvin", "KELVIN"));
+        assert!(same("Ünïcode", "ÜNÏCODE"));
+        assert!(!same("ı", "i"), "no Turkish rules");
+        assert!(!same("İ", "i"));
+        assert!(!same("ß", "ss"), "simple folding never changes the number of characters");
+        assert!(same("ẞ", "ß"));
+    }
+}

@@ -1,0 +1,178 @@
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use batch_core::Batcher;
+
+use crate::error::{AddError, OpenError};
+use crate::lesson::Lesson;
+use crate::options::Options;
+use crate::report::LoadReport;
+use crate::shared::{LastLoad, Shared};
+use crate::snapshot::Snapshot;
+use crate::source::{self, Source};
+use crate::writer::{self, Writer};
+
+/// Is an index over a file of lessons that many threads and processes share.
+///
+/// Clones are handles to the same index. Readers take a [`snapshot`](Self::snapshot) and never
+/// wait; writers append to the file and then publish.
+///
+/// ```
+/// use lessons_index::{Lesson, LessonsIndex, Options};
+///
+/// let dir = tempfile::tempdir()?;
+/// let index = LessonsIndex::open(dir.path().join("lessons.jsonl"), Options::default())?;
+/// index.add(Lesson::builder("oom-1").failure_type("oom").times_seen(2).build()?)?;
+/// index.add(Lesson::builder("oom-1").failure_type("oom").times_seen(3).build()?)?;
+///
+/// let lesson = index.snapshot().get("oom-1").expect("just added");
+/// assert_eq!(lesson.times_seen, 3);
+/// assert_eq!(index.report().duplicates, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct LessonsIndex {
+    shared: Arc<Shared>,
+    writer: Batcher<Writer>,
+    path: PathBuf,
+    options: Options,
+}
+
+/// Says what a refresh found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refresh {
+    /// The file is as it was.
+    Unchanged,
+    /// Lines were appended.
+    Appended {
+        /// How many of them are lessons that are new or changed.
+        records: usize,
+    },
+    /// The file was cut, replaced or written in place, and was read whole.
+    Reloaded,
+}
+
+impl LessonsIndex {
+    /// Opens an index over a file and reads it. A missing file is empty, and is created by the
+    /// first lesson that is added.
+    ///
+    /// Blocks while the file is read. Takes no lock and writes nothing.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`OpenError`] when the path is a folder, device or pipe, its folder is missing, or
+    /// it cannot be read; in strict mode also for the first broken line.
+    pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self, OpenError> {
+        let path = path.as_ref();
+        let folder = source::folder_of(path);
+        if !folder.is_dir() {
+            let (path, folder) = (path.to_owned(), folder.to_owned());
+            return Err(OpenError::NoFolder { path, folder });
+        }
+        let source = Source::new(path.to_owned(), options.clone());
+        let shared = Arc::new(Shared::load(source)?);
+        let writer = Writer::start(Arc::clone(&shared), options.max_line_bytes)
+            .map_err(|source| OpenError::Writer { path: path.to_owned(), source })?;
+        Ok(Self { shared, writer, path: path.to_owned(), options })
+    }
+
+    /// Opens an index over a file that exists.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open), and [`OpenError::Missing`] when there is no such file.
+    pub fn open_existing(path: impl AsRef<Path>, options: Options) -> Result<Self, OpenError> {
+        source::open_regular(path.as_ref())?;
+        Self::open(path, options)
+    }
+
+    /// Returns the index as it is now. A few nanoseconds; never waits.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot { state: self.shared.current() }
+    }
+
+    /// Returns what the file holds, as far as it was read. Never waits.
+    pub fn report(&self) -> LoadReport {
+        let state = self.shared.current();
+        state.summary.report(state.alive)
+    }
+
+    /// Returns the file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns when the file was last read whole, and how long that took.
+    pub fn last_load(&self) -> LastLoad {
+        self.shared.last_load()
+    }
+
+    /// Adds a lesson, or replaces the one with its id, and returns it as it is stored.
+    ///
+    /// Blocks until it is in the file (on the disk, with [`Fsync::OnBatch`](crate::Fsync)) and in
+    /// the snapshots to come. Calls at the same time share one lock, one write, one sync and one
+    /// publication. A caller that gives up waiting cannot take the lesson back.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`AddError`] when the lesson has no id or its line is over the cap, and when the
+    /// file cannot be locked, read or written; the file is then as it was before.
+    pub fn add(&self, lesson: Lesson) -> Result<Arc<Lesson>, AddError> {
+        writer::add(&self.writer, self.stored(lesson)?)
+    }
+
+    /// Adds many lessons and returns the answer for each, in order. A lesson that cannot be
+    /// stored stops none of the others.
+    ///
+    /// Blocks as [`add`](Self::add); written in batches of up to 1,000 lessons or 64 MiB, each
+    /// of which is in the file and in a snapshot as a whole, or not at all.
+    pub fn add_all(
+        &self,
+        lessons: impl IntoIterator<Item = Lesson>,
+    ) -> Vec<Result<Arc<Lesson>, AddError>> {
+        let lessons = lessons.into_iter().map(|lesson| self.stored(lesson)).collect();
+        writer::add_all(&self.writer, lessons)
+    }
+
+    /// Reads what other processes appended. Parses the new bytes only, unless the file was cut,
+    /// replaced or written in place; then it is read whole.
+    ///
+    /// Blocks while it reads, and while a write is going on. [`add`](Self::add) does it too.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`OpenError`] as [`open`](Self::open); the snapshot then stays as it was.
+    pub fn refresh(&self) -> Result<Refresh, OpenError> {
+        self.shared.refresh()
+    }
+
+    /// Reads the whole file again; readers keep the old snapshot until that is done.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`OpenError`] as [`open`](Self::open); the snapshot then stays as it was.
+    pub fn reload(&self) -> Result<(), OpenError> {
+        self.shared.reload()
+    }
+
+    /// Empties the index in memory. The file stays as it is: [`reload`](Self::reload) brings its
+    /// lessons back, [`refresh`](Self::refresh) and [`add`](Self::add) bring new ones only.
+    pub fn clear(&self) {
+        self.shared.clear();
+    }
+
+    fn stored(&self, lesson: Lesson) -> Result<Arc<Lesson>, AddError> {
+        Ok(Arc::new(lesson.stored(self.options.max_line_bytes)?))
+    }
+}
+
+impl fmt::Debug for LessonsIndex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LessonsIndex")
+            .field("path", &self.path)
+            .field("snapshot", &self.snapshot())
+            .finish_non_exhaustive()
+    }
+}

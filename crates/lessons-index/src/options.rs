@@ -1,0 +1,84 @@
+/// Tells what to do with lines that are no lesson.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Mode {
+    /// Report them and go on.
+    #[default]
+    Lenient,
+    /// Stop at the first with an error.
+    Strict,
+}
+
+/// Tells when written lessons are forced to the disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fsync {
+    /// Leave it to the operating system: a power failure can lose lessons, a crash cannot.
+    Never,
+    /// Once a batch, before any of its `add` calls returns.
+    #[default]
+    OnBatch,
+}
+
+/// Holds the settings of an index.
+///
+/// ```
+/// use lessons_index::{Fsync, Mode, Options};
+///
+/// let options = Options::default().with_mode(Mode::Strict).with_fsync(Fsync::Never);
+/// assert_eq!(options.max_line_bytes(), 16 << 20);
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Options {
+    pub(crate) mode: Mode,
+    pub(crate) fsync: Fsync,
+    pub(crate) max_line_bytes: usize,
+    pub(crate) max_faults: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            mode: Mode::default(),
+            fsync: Fsync::default(),
+            max_line_bytes: 16 << 20,
+            max_faults: 1_000,
+        }
+    }
+}
+
+impl Options {
+    /// Sets what to do with broken lines; [`Mode::Lenient`] by default.
+    #[must_use]
+    pub fn with_mode(mut self, mode: Mode) -> Self {
+        self.mode = mode;
+        self
+    }
+
+    /// Sets when to force writes to the disk; [`Fsync::OnBatch`] by default.
+    #[must_use]
+    pub fn with_fsync(mut self, fsync: Fsync) -> Self {
+        self.fsync = fsync;
+        self
+    }
+
+    /// Sets the longest line that is read or written, in bytes without its end; 16 MiB by default.
+    #[must_use]
+    pub fn with_max_line_bytes(mut self, bytes: usize) -> Self {
+        self.max_line_bytes = bytes;
+        self
+    }
+
+    /// Sets how many faults a report keeps in full; 1,000 by default. Counts are exact always.
+    #[must_use]
+    pub fn with_max_faults(mut self, faults: usize) -> Self {
+        self.max_faults = faults;
+        self
+    }
+
+    /// Returns the longest line that is read or written, in bytes without its end.
+    pub fn max_line_bytes(&self) -> usize {
+        self.max_line_bytes
+    }
+}

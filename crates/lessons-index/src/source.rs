@@ -1,0 +1,339 @@
+//! The file behind an index: reading it whole, reading what was appended, appending to it.
+
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use crate::error::{OpenError, WriteError};
+use crate::intake::Intake;
+use crate::lesson::Lesson;
+use crate::lock::SidecarLock;
+use crate::options::{Fsync, Options};
+use crate::report::Summary;
+
+/// Bytes read at a time.
+pub(crate) const CHUNK_BYTES: usize = 256 << 10;
+
+/// Bytes before the place of reading that are compared before it is trusted.
+const WINDOW_BYTES: usize = 4096;
+
+/// Follows a file.
+pub(crate) struct Source {
+    path: PathBuf,
+    lock_path: PathBuf,
+    options: Options,
+    intake: Intake,
+    /// What the file was when it was read; `None` if there was none, or if the last reading
+    /// failed half way.
+    seen: Option<Seen>,
+    /// What is read, but not published.
+    pending: Pending,
+}
+
+struct Seen {
+    device: u64,
+    inode: u64,
+    /// Bytes that are read.
+    offset: u64,
+    /// The last of them.
+    window: Vec<u8>,
+    /// When the file was written last; `None` if it may have grown since that time was taken.
+    modified: Option<SystemTime>,
+}
+
+/// Is a change to the index that is to be published.
+#[derive(Default)]
+pub(crate) struct Pending {
+    pub(crate) lessons: Vec<Arc<Lesson>>,
+    /// Whether these replace all there is.
+    pub(crate) fresh: bool,
+    pub(crate) is_changed: bool,
+}
+
+impl Source {
+    pub(crate) fn new(path: PathBuf, options: Options) -> Self {
+        Self {
+            lock_path: SidecarLock::path_of(&path),
+            path,
+            intake: Intake::new(&options),
+            options,
+            seen: None,
+            pending: Pending::default(),
+        }
+    }
+
+    /// Returns what is to be published, with the counts that go with it.
+    pub(crate) fn take_pending(&mut self) -> (Pending, Summary) {
+        (std::mem::take(&mut self.pending), self.intake.summary())
+    }
+
+    /// Counts from here on only, for an index that was emptied.
+    pub(crate) fn forget_counts(&mut self) {
+        self.intake.forget_counts();
+    }
+
+    /// Makes the next reading a whole one.
+    pub(crate) fn distrust(&mut self) {
+        self.seen = None;
+        self.pending = Pending::default();
+    }
+
+    /// Reads the file from the start; a missing one is empty.
+    pub(crate) fn reload(&mut self) -> Result<(), OpenError> {
+        match open_regular(&self.path) {
+            Ok((file, metadata)) => self.read_whole(&file, &metadata),
+            Err(OpenError::Missing { .. }) => {
+                self.start_over();
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads what was appended since the last time, or the whole file if it is another.
+    pub(crate) fn refresh(&mut self) -> Result<(), OpenError> {
+        match open_regular(&self.path) {
+            Ok((file, metadata)) => self.catch_up(&file, &metadata),
+            Err(OpenError::Missing { .. }) if self.seen.is_none() => Ok(()),
+            Err(OpenError::Missing { .. }) => {
+                self.start_over();
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Appends lessons as one write under the lock. On an error none of them is in the file.
+    ///
+    /// What others wrote before is read first, and is pending even after an error.
+    pub(crate) fn append(&mut self, lessons: &[Arc<Lesson>]) -> Result<(), WriteError> {
+        let _lock = SidecarLock::acquire(&self.lock_path)
+            .map_err(|source| WriteError::Lock { path: self.lock_path.clone(), source })?;
+        let open = || OpenOptions::new().read(true).append(true).create(true).open(&self.path);
+        let cannot_open = |source| WriteError::Open { path: self.path.clone(), source };
+        let is_new = !self.path.exists();
+        let file = open().map_err(cannot_open)?;
+        let metadata = file.metadata().map_err(cannot_open)?;
+        self.catch_up(&file, &metadata)?;
+
+        let mut bytes = Vec::with_capacity(lessons.iter().map(|l| l.raw().len() + 1).sum());
+        // A last line without an end, whole or torn, must not be glued to ours.
+        if self.intake.is_inside_line() {
+            bytes.push(b'\n');
+        }
+        for lesson in lessons {
+            bytes.extend_from_slice(lesson.raw().as_bytes());
+            bytes.push(b'\n');
+        }
+        let start = self.seen.as_ref().map_or(0, |seen| seen.offset);
+        if let Err(source) = self.write(&file, &bytes, is_new) {
+            let path = self.path.clone();
+            return Err(match undo(&file, start, bytes.len() as u64) {
+                Ok(()) => WriteError::Write { path, source },
+                Err(undo) => WriteError::Torn { path, source, undo },
+            });
+        }
+        match file.metadata() {
+            Ok(now) if now.len() == start + bytes.len() as u64 => {
+                self.take(&bytes).map_err(|fault| self.broken(fault))?;
+                self.settle()?;
+                self.note(&now, now.len(), &bytes);
+                Ok(())
+            }
+            // Somebody who does not know the lock wrote at the same time.
+            Ok(now) => Ok(self.catch_up(&file, &now)?),
+            Err(source) => Err(OpenError::Read { path: self.path.clone(), source }.into()),
+        }
+    }
+
+    fn write(&self, mut file: &File, bytes: &[u8], is_new: bool) -> io::Result<()> {
+        file.write_all(bytes)?;
+        if self.options.fsync == Fsync::OnBatch {
+            file.sync_data()?;
+            if is_new {
+                File::open(folder_of(&self.path))?.sync_all()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn catch_up(&mut self, file: &File, metadata: &Metadata) -> Result<(), OpenError> {
+        let Some(seen) = &self.seen else { return self.read_whole(file, metadata) };
+        let is_same_file = (seen.device, seen.inode) == (metadata.dev(), metadata.ino());
+        if !is_same_file || metadata.len() < seen.offset {
+            return self.read_whole(file, metadata);
+        }
+        let offset = seen.offset;
+        if metadata.len() == offset {
+            let now = metadata.modified().ok();
+            if now.is_some() && now == seen.modified {
+                return Ok(());
+            }
+            // Written in place, unless the time was taken while somebody appended.
+            if seen.modified.is_some() || !seen.holds(file) {
+                return self.read_whole(file, metadata);
+            }
+            self.note(metadata, offset, &[]);
+            return Ok(());
+        }
+        if !seen.holds(file) {
+            return self.read_whole(file, metadata);
+        }
+        self.read_from(file, metadata, offset)?;
+        if self.intake.has_changed_tail() {
+            return self.read_whole(file, metadata);
+        }
+        Ok(())
+    }
+
+    fn read_whole(&mut self, file: &File, metadata: &Metadata) -> Result<(), OpenError> {
+        self.start_over();
+        self.read_from(file, metadata, 0)
+    }
+
+    /// Forgets what was read; what is published stays until the next reading is complete.
+    fn start_over(&mut self) {
+        self.intake = Intake::new(&self.options);
+        self.seen = None;
+        self.pending = Pending { lessons: Vec::new(), fresh: true, is_changed: true };
+    }
+
+    fn read_from(&mut self, file: &File, metadata: &Metadata, from: u64) -> Result<(), OpenError> {
+        let window = self.seen.take().map(|seen| seen.window).unwrap_or_default();
+        let read = self.read_to_end(file, metadata, from, window);
+        if read.is_err() {
+            // Half a reading must be neither published nor gone on with.
+            self.intake = Intake::new(&self.options);
+            self.pending = Pending::default();
+        }
+        read
+    }
+
+    fn read_to_end(
+        &mut self,
+        file: &File,
+        metadata: &Metadata,
+        from: u64,
+        mut window: Vec<u8>,
+    ) -> Result<(), OpenError> {
+        let mut chunk = vec![0; CHUNK_BYTES];
+        let mut offset = from;
+        loop {
+            let count = match file.read_at(&mut chunk, offset) {
+                Ok(0) => break,
+                Ok(count) => count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(source) => return Err(OpenError::Read { path: self.path.clone(), source }),
+            };
+            self.take(&chunk[..count]).map_err(|fault| self.broken(fault))?;
+            offset += count as u64;
+            slide(&mut window, &chunk[..count]);
+        }
+        self.settle()?;
+        self.seen = Some(Seen { window, ..Seen::at(metadata, offset) });
+        Ok(())
+    }
+
+    fn take(&mut self, bytes: &[u8]) -> Result<(), crate::Fault> {
+        let pending = &mut self.pending;
+        pending.is_changed = true;
+        self.intake.feed(bytes, |lesson| pending.lessons.push(lesson), |_| {})
+    }
+
+    fn settle(&mut self) -> Result<(), OpenError> {
+        let pending = &mut self.pending;
+        let settled = self.intake.settle(|lesson| pending.lessons.push(lesson), |_| {});
+        settled.map_err(|fault| self.broken(fault))
+    }
+
+    /// Notes that the file is read up to `offset`, which ends with `bytes`.
+    fn note(&mut self, metadata: &Metadata, offset: u64, bytes: &[u8]) {
+        let mut window = self.seen.take().map(|seen| seen.window).unwrap_or_default();
+        slide(&mut window, bytes);
+        self.seen = Some(Seen { window, ..Seen::at(metadata, offset) });
+    }
+
+    fn broken(&self, fault: crate::Fault) -> OpenError {
+        OpenError::Fault { path: self.path.clone(), fault: Box::new(fault) }
+    }
+}
+
+impl Seen {
+    /// Returns whether the bytes before the place of reading are still those that were read.
+    fn holds(&self, file: &File) -> bool {
+        let mut now = vec![0; self.window.len()];
+        let from = self.offset - self.window.len() as u64;
+        file.read_exact_at(&mut now, from).is_ok() && now == self.window
+    }
+
+    fn at(metadata: &Metadata, offset: u64) -> Self {
+        Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            offset,
+            window: Vec::new(),
+            modified: metadata.modified().ok().filter(|_| metadata.len() == offset),
+        }
+    }
+}
+
+/// Opens a file for reading; anything but a regular file is an error, and is not waited for.
+pub(crate) fn open_regular(path: &Path) -> Result<(File, Metadata), OpenError> {
+    let failed = |source: io::Error| match source.kind() {
+        io::ErrorKind::NotFound => OpenError::Missing { path: path.to_owned() },
+        _ => OpenError::Read { path: path.to_owned(), source },
+    };
+    let kind = fs::metadata(path).map_err(failed)?.file_type();
+    if !kind.is_file() {
+        let found = if kind.is_dir() { "a folder" } else { "a device, pipe or socket" };
+        return Err(OpenError::NotAFile { path: path.to_owned(), found });
+    }
+    let file = File::open(path).map_err(failed)?;
+    let metadata = file.metadata().map_err(failed)?;
+    Ok((file, metadata))
+}
+
+/// Returns the folder that a file is in.
+pub(crate) fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
+
+/// Cuts off what a failed write left, unless it is not ours.
+fn undo(file: &File, start: u64, written: u64) -> io::Result<()> {
+    let now = file.metadata()?.len();
+    if now <= start {
+        return Ok(());
+    }
+    if now > start + written {
+        return Err(io::Error::other("another process writes to the file without its lock"));
+    }
+    file.set_len(start)
+}
+
+fn slide(window: &mut Vec<u8>, bytes: &[u8]) {
+    window.extend_from_slice(&bytes[bytes.len().saturating_sub(WINDOW_BYTES)..]);
+    window.drain(..window.len().saturating_sub(WINDOW_BYTES));
+}
+
+/// Reads anything, in pieces.
+pub(crate) fn for_each_chunk<E>(
+    mut input: impl Read,
+    on_error: impl Fn(io::Error) -> E,
+    mut sink: impl FnMut(&[u8]) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut chunk = vec![0; CHUNK_BYTES];
+    loop {
+        match input.read(&mut chunk) {
+            Ok(0) => return Ok(()),
+            Ok(count) => sink(&chunk[..count])?,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(on_error(error)),
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Several processes with several threads each write to one file.
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use common::{lesson, missing, options};
+use lessons_index::{Lesson, LessonsIndex};
+
+const THREADS: usize = 8;
+const LESSONS_PER_THREAD: usize = 40;
+
+/// Is set for the processes that the tests start.
+const FILE: &str = "LESSONS_TEST_FILE";
+const NAME: &str = "LESSONS_TEST_NAME";
+
+fn child(test: &str, file: &Path, name: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args([test, "--exact", "--ignored", "--nocapture"]);
+    command.env(FILE, file).env(NAME, name).stdin(Stdio::null()).stdout(Stdio::null());
+    command
+}
+
+/// Adds from many threads, each with ids of its own and one id that all of them write.
+fn write(index: &LessonsIndex, process: &str) {
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            scope.spawn(move || {
+                for n in 0..LESSONS_PER_THREAD {
+                    let own = format!("{process}-{thread}-{n}");
+                    let message = "x".repeat((n * 997) % 20_000);
+                    let own = Lesson::builder(own).failure_msg(message).build().unwrap();
+                    let shared = lesson("shared");
+                    for added in index.add_all([own, shared]) {
+                        added.unwrap();
+                    }
+                }
+            });
+        }
+    });
+}
+
+#[test]
+#[ignore = "is a process that the test below starts"]
+fn writer_process() {
+    let (Ok(file), Ok(name)) = (std::env::var(FILE), std::env::var(NAME)) else { return };
+    write(&LessonsIndex::open(PathBuf::from(file), options()).unwrap(), &name);
+}
+
+#[test]
+fn threads_and_processes_that_add_at_once_lose_nothing() {
+    let file = missing();
+    let index = file.open();
+    let mut children =
+        ["one", "two"].map(|name| child("writer_process", &file.path, name).spawn().unwrap());
+    write(&index, "parent");
+    for child in &mut children {
+        assert!(child.wait().unwrap().success());
+    }
+    index.refresh().unwrap();
+
+    let report = index.report();
+    let each = (THREADS * LESSONS_PER_THREAD) as u64;
+    assert_eq!(report.faults, []);
+    assert_eq!(report.lines, 3 * 2 * each, "every line is there, and whole");
+    assert_eq!(report.lessons, 3 * each + 1);
+    assert_eq!(file.open().report(), report);
+    assert_eq!(file.open().snapshot().all(), index.snapshot().all());
+}
+
+#[test]
+#[ignore = "is a process that the test below starts"]
+fn process_with_little_room() {
+    let Ok(file) = std::env::var(FILE) else { return };
+    let index = LessonsIndex::open(PathBuf::from(&file), options()).unwrap();
+    let long = |id: &str| Lesson::builder(id).failure_msg("x".repeat(3000)).build().unwrap();
+    index.add(long("fits")).unwrap();
+    let before = std::fs::read(&file).unwrap();
+
+    let outcomes = index.add_all([long("no"), long("room")]);
+    for outcome in &outcomes {
+        let error = outcome.as_ref().unwrap_err();
+        let source = std::error::Error::source(error).unwrap().to_string();
+        assert!(source.contains("the file is as it was before"), "{source}");
+    }
+    assert_eq!(std::fs::read(&file).unwrap(), before);
+    assert_eq!(index.snapshot().len(), 1);
+    // A smaller one still fits.
+    index.add(lesson("small")).unwrap();
+    assert_eq!(index.snapshot().len(), 2);
+}
+
+/// The limit of a file's size stands for a full disk: a write is cut short, the next one fails.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_write_that_is_cut_short_is_undone() {
+    let file = missing();
+    let inner = child("process_with_little_room", &file.path, "");
+    let mut shell = Command::new("sh");
+    // 8 blocks of 512 bytes; the signal is ignored, so that the write says EFBIG.
+    shell.args(["-c", "trap '' XFSZ; ulimit -f 8; exec \"$@\"", "sh"]).arg(inner.get_program());
+    shell.args(inner.get_args()).env(FILE, &file.path).stdin(Stdio::null());
+    let output = shell.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(file.open().report().lessons, 2);
+    assert_eq!(file.open().report().faults, []);
+}

@@ -253,7 +253,8 @@ impl<P: BatchProcessor> Engine<P> {
             sent: now,
         };
         state.in_flight.insert(open.id, entry);
-        if state.queue.has_ready(now) {
+        // This worker is busy now: another sees to what is ready, and to the next linger end.
+        if state.queue.has_ready(now) || state.queue.next_linger_end().is_some() {
             self.work.notify_one();
         }
         Some((key, batch))

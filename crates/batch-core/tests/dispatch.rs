@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use batch_core::{Batch, BatchError, Batcher, DispatchReason, batch_fn, keyed_fn};
-use common::{LONG, Recorder, block_on};
+use common::{Gate, LONG, Recorder, block_on};
 
 #[test]
 fn natural_sends_at_once_and_fills_while_busy() {
@@ -30,6 +30,33 @@ fn linger_ends_by_itself() {
     assert_eq!(batcher.submit(1).unwrap().wait().unwrap(), 2);
     assert_eq!(batcher.history()[0].reason, DispatchReason::Linger);
     assert!(batcher.history()[0].queued >= Duration::from_millis(5));
+}
+
+/// The worker that waited for the end of a linger may be woken for a full batch of another key;
+/// an idle one has to take its watch over.
+#[test]
+fn linger_ends_while_the_watching_worker_is_busy() {
+    for _ in 0..20 {
+        let gate = Gate::default();
+        let door = gate.clone();
+        let run = move |key: &u8, batch: Batch<u8, (), ()>| {
+            if *key == 1 {
+                door.pass();
+            }
+            batch.resolve_all(batch.items().iter().map(|_| Ok(())).collect());
+        };
+        let batcher = Batcher::builder(keyed_fn(|item: &u8| *item, run))
+            .workers(2)
+            .max_batch_items(2)
+            .linger(Duration::from_millis(1))
+            .build()
+            .unwrap();
+        let lingering = batcher.submit(0).unwrap();
+        let full = batcher.submit_all([1, 1]).unwrap();
+        lingering.wait_timeout(LONG).unwrap().unwrap();
+        gate.open();
+        assert!(full.wait().into_iter().all(|outcome| outcome.is_ok()));
+    }
 }
 
 #[test]

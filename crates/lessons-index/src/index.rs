@@ -39,6 +39,18 @@ pub struct LessonsIndex {
     options: Options,
 }
 
+/// Counts what was added through an index.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WriteStats {
+    /// Lessons that were accepted, those still waiting for their write included.
+    pub accepted: u64,
+    /// Lessons that are in the file.
+    pub added: u64,
+    /// Appends, each with one lock, one write, one sync and one publication; failed ones count.
+    pub writes: u64,
+}
+
 /// Says what a refresh found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -66,6 +78,10 @@ impl LessonsIndex {
     /// it cannot be read; in strict mode also for the first broken line.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self, OpenError> {
         let path = path.as_ref();
+        if path.file_name().is_none() {
+            let (path, found) = (path.to_owned(), "a path without a file name");
+            return Err(OpenError::NotAFile { path, found });
+        }
         let folder = source::folder_of(path);
         if !folder.is_dir() {
             let (path, folder) = (path.to_owned(), folder.to_owned());
@@ -102,6 +118,12 @@ impl LessonsIndex {
     /// Returns the file.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Returns how many lessons were added through this index and its clones, in how many writes.
+    pub fn write_stats(&self) -> WriteStats {
+        let stats = self.writer.stats();
+        WriteStats { accepted: stats.accepted, added: stats.completed, writes: stats.calls }
     }
 
     /// Returns when the file was last read whole, and how long that took.

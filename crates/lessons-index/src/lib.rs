@@ -81,7 +81,7 @@ mod writer;
 pub use check::{check, check_each};
 pub use error::{AddError, EmptyNeedle, InvalidLesson, OpenError, WriteError};
 pub use fault::{EXCERPT_MAX_BYTES, Fault, FaultKind, LineError};
-pub use index::{LessonsIndex, Refresh};
+pub use index::{LessonsIndex, Refresh, WriteStats};
 pub use lesson::{Lesson, LessonBuilder};
 pub use options::{Fsync, Mode, Options};
 pub use order::Sort;

@@ -266,3 +266,31 @@ fn conflict_marker() -> LineError {
 fn torn() -> LineError {
     LineError::new(FaultKind::TornTail, "the last line is cut short")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_lines_take_the_fast_way_and_both_ways_agree() {
+        let mut parser = Parser::new();
+        for line in [
+            r#"{"id":"a","failure_msg":"caf\u00e9\n","times_seen":3,"metadata":{"k":[1,{}]},"x":[[]]}"#,
+            r#"{"metadata":{},"last_seen":"2026-01-31T09:30:00+01:00","y":{"id":"no"},"id":"b"}"#,
+            r#"{"id":"c","times_seen":18446744073709551615,"pattern":null,"z":-1.5e3}"#,
+            r#"{"id":"d","times_seen":-1}"#,
+            r#"{"task_type":"no id"}"#,
+        ] {
+            let fast = parser.fast(line).expect("simd-json takes it");
+            assert_eq!(fast, slow(line, true), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_huge_line_does_not_stay_in_the_buffers() {
+        let mut parser = Parser::new();
+        let line = format!(r#"{{"id":"a","failure_msg":"{}"}}"#, "x".repeat(KEEP_BUFFERS_BELOW));
+        assert!(parser.parse(line.as_bytes(), true).is_ok());
+        assert!(parser.scratch.capacity() < KEEP_BUFFERS_BELOW);
+    }
+}

@@ -164,3 +164,51 @@ fn last_of_each_id(lessons: Vec<Arc<Lesson>>) -> Vec<Arc<Lesson>> {
     }
     last
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Adds lessons one by one and returns how many were copied into a segment, the final state
+    /// and the size of the largest number of segments.
+    fn add(start: State, ids: impl Iterator<Item = String>) -> (usize, State, usize) {
+        let (mut state, mut copied, mut most) = (start, 0, 0);
+        for id in ids {
+            let lesson = Arc::new(Lesson::builder(id).build().unwrap());
+            let next = state.with(vec![lesson], false, Summary::default());
+            let is_old = |s: &Arc<Segment>| state.segments.iter().any(|old| Arc::ptr_eq(old, s));
+            let built = next.segments.iter().filter(|segment| !is_old(segment));
+            copied += built.map(|segment| segment.docs().len()).sum::<usize>();
+            most = most.max(next.segments.len());
+            state = next;
+        }
+        (copied, state, most)
+    }
+
+    #[test]
+    fn publishing_copies_a_lesson_a_few_times_in_its_life_and_never_the_whole_set() {
+        let (copied, state, most) = add(State::default(), (0..4096).map(|n| n.to_string()));
+        assert_eq!(state.alive, 4096);
+        assert!(copied <= 4096 * 12, "copied {copied}");
+        assert!(most <= 12, "{most} segments");
+
+        // Beside a large set, new lessons leave it alone.
+        let large = &state.segments[0];
+        let (copied, state, _) = add(
+            State { segments: vec![Arc::clone(large)], ..State::default() },
+            (5000..5100).map(|n| n.to_string()),
+        );
+        assert!(Arc::ptr_eq(&state.segments[0], large));
+        assert!(copied < 100 * 8, "copied {copied}");
+    }
+
+    #[test]
+    fn updating_one_lesson_for_ever_keeps_nothing_but_the_last() {
+        let start = add(State::default(), (0..100).map(|n| n.to_string())).1;
+        let (copied, state, _) = add(start, (0..1000).map(|_| "7".to_owned()));
+        assert_eq!(state.alive, 100);
+        let kept: usize = state.segments.iter().map(|segment| segment.docs().len()).sum();
+        assert!(kept <= 150, "{kept} kept");
+        assert!(copied < 5000, "{copied} copied");
+    }
+}

@@ -132,7 +132,11 @@ impl Source {
         if let Err(source) = self.write(&file, &bytes, is_new) {
             let path = self.path.clone();
             return Err(match undo(&file, start, bytes.len() as u64) {
-                Ok(()) => WriteError::Write { path, source },
+                Ok(now) => {
+                    // The file is what was read, only its time is new.
+                    self.note(&now, start, &[]);
+                    WriteError::Write { path, source }
+                }
                 Err(undo) => WriteError::Torn { path, source, undo },
             });
         }
@@ -305,15 +309,15 @@ pub(crate) fn folder_of(path: &Path) -> &Path {
 }
 
 /// Cuts off what a failed write left, unless it is not ours.
-fn undo(file: &File, start: u64, written: u64) -> io::Result<()> {
-    let now = file.metadata()?.len();
-    if now <= start {
-        return Ok(());
+fn undo(file: &File, start: u64, written: u64) -> io::Result<Metadata> {
+    let len = file.metadata()?.len();
+    if len < start || len > start + written {
+        return Err(io::Error::other("another process changes the file without its lock"));
     }
-    if now > start + written {
-        return Err(io::Error::other("another process writes to the file without its lock"));
+    if len > start {
+        file.set_len(start)?;
     }
-    file.set_len(start)
+    file.metadata()
 }
 
 fn slide(window: &mut Vec<u8>, bytes: &[u8]) {

@@ -1,1 +1,110 @@
 //! Prompts compiled once and rendered strictly.
+//!
+//! A prompt is a program for a model: a variable that vanishes silently, a value that is taken for
+//! an instruction, or a stale version costs money and trust. This crate compiles prompts once, renders
+//! them from any `serde` data, and turns every such accident into an error with line and column.
+//!
+//! ```
+//! use prompt_templates::{Context, Prompts};
+//!
+//! let prompts = Prompts::builder().build()?;
+//! let review = prompts.compile(
+//!     "review",
+//!     "[[system]]\nYou review {{ language }}.\n\n[[user]]\nAnswer as {\"ok\": true}.\n{{ diff | fence: \"diff\" }}",
+//! )?;
+//! let data = serde_json::json!({"language": "Rust", "diff": "-a\n+b"});
+//! let messages = review.messages(&Context::from_serialize(&data)?)?;
+//!
+//! assert_eq!(messages[0].content, "You review Rust.");
+//! assert_eq!(messages[1].content, "Answer as {\"ok\": true}.\n```diff\n-a\n+b\n```");
+//! # Ok::<(), prompt_templates::Error>(())
+//! ```
+//!
+//! # Concepts
+//!
+//! * [`Prompts`] is the store: templates of a folder, and templates compiled by call. [`Prompt`] is one
+//!   compiled version with everything it includes; it never changes. [`Context`] is the data.
+//! * **Tags**: `{{ path.to.value }}`, `{% if x %}..{% else if y %}..{% else %}..{% endif %}`,
+//!   `{% for x in list %}..{% endfor %}`, `{% for key, value in map %}`, `{% with x as y %}..{% endwith %}`,
+//!   `{% include "name" %}`, `{# comment #}`; `{{-` and `-}}` take the white space beside a tag away.
+//!   In a loop there are `loop.index` (from 0), `loop.first` and `loop.last`.
+//! * **Text** without `{{`, `{%` and `{#` needs no escaping, JSON and its closing braces included.
+//!   `{% raw %}..{% endraw %}` keeps everything.
+//! * **Strict**: a variable that is not in the data is an error, also in `if`. One that may be absent
+//!   is written `?.name`. A template that lists `variables` in its front matter may use no others, which
+//!   is checked when it is compiled. Unknown functions and includes never compile.
+//! * **Messages**: a line `[[system]]`, `[[user]]`, `[[assistant]]` of the source begins a message;
+//!   `[[history]]` is replaced by the messages of the variable `history`. Values are never looked at, so
+//!   none of them can begin a message.
+//! * **Front matter**: `key: value` lines between two `---` lines at the head of a text.
+//!
+//! | call | or | gives |
+//! |---|---|---|
+//! | `eq(a, b)`, `ne`, `lt`, `le`, `gt`, `ge` | `a \| eq: b` | comparisons of numbers and of texts |
+//! | `and(a, b)`, `or(a, b)` | `a \| and: b` | truth as `if` has it; `not` is a keyword: `{% if not x %}` |
+//! | `len(x)` | `x \| len` | characters, items or entries |
+//! | `contains(x, y)` | `x \| contains: y` | whether a list, map or text holds it |
+//! | `default(?.x, y)` | `?.x \| default: y` | `y` if `x` is absent |
+//! | `json(x)` | `x \| json` | compact JSON |
+//! | `join(list, ", ")` | `list \| join: ", "` | the items as one text |
+//! | `indent(x, 2)` | `x \| indent: 2` | spaces before all lines but the first, 4 if left out |
+//! | `quote(x)` | `x \| quote` | a Markdown quotation |
+//! | `fence(x, "rust")` | `x \| fence: "rust"` | a code fence that nothing in the text can close |
+//!
+//! # Limits
+//!
+//! * Nothing is escaped for HTML, and no function reaches the file system, the clock or the network.
+//! * There are no arithmetic, no macros and no inheritance. Functions cannot be added.
+//! * Integers have 64 bits with sign; `1.0` prints as `1`. Keys of maps are text.
+//! * The length of what is rendered is not bounded; data decides how often a loop runs.
+//! * A fence keeps a text apart; it does not keep a model from following what the text says.
+//!
+//! # Performance
+//!
+//! Templates are compiled by [`upon`](https://docs.rs/upon), once for each text. A lookup is one load of
+//! a shared pointer and a search in a map; a [`Prompt`] that is kept needs neither. Renders take no lock
+//! and count in shards. A text without tags is copied, not rendered.
+
+#![forbid(unsafe_code)]
+
+mod store;
+
+mod context;
+mod prompt;
+mod roles;
+
+mod load;
+mod publish;
+mod set;
+mod sieve;
+mod stats;
+
+mod compiled;
+mod linked;
+
+mod expression;
+mod front_matter;
+mod generate;
+mod lex;
+mod parse;
+
+mod functions;
+mod json;
+
+mod error;
+mod locate;
+mod position;
+mod suggest;
+
+pub use context::Context;
+pub use error::{Error, ErrorKind, LoadError};
+pub use front_matter::Meta;
+pub use load::check_dir;
+pub use prompt::Prompt;
+pub use roles::{Message, Role};
+pub use stats::{Stats, TemplateStats};
+pub use store::{Builder, Prompts, Reload};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,0 +1,134 @@
+//! A template on its own: parsed, checked and compiled, but not yet tied to what it includes.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant, SystemTime};
+
+use crate::front_matter::{self, FrontMatter};
+use crate::generate::{self, Generated};
+use crate::lex::{self, Fault};
+use crate::parse::{self, Include, Parsed, Use};
+use crate::position::Position;
+use crate::roles::Section;
+use crate::{Error, ErrorKind};
+
+/// Bytes of a template's name.
+const MAX_NAME: usize = 200;
+
+/// The one engine: it holds the functions and is never changed.
+pub(crate) static ENGINE: LazyLock<upon::Engine<'static>> = LazyLock::new(|| {
+    let mut engine = upon::Engine::new();
+    // The searcher that `upon` has for its usual delimiters takes the last brace of '}}' and a brace
+    // behind it for another closer; the one for delimiters of one's own does not.
+    engine.set_syntax(upon::Syntax::default());
+    crate::functions::register(&mut engine);
+    // Cycles are refused when templates are linked, so a render ends without a bound here.
+    engine.set_max_include_depth(usize::MAX);
+    engine
+});
+
+#[derive(Debug)]
+pub(crate) struct Compiled {
+    pub(crate) name: Arc<str>,
+    pub(crate) path: Option<PathBuf>,
+    pub(crate) text: Arc<str>,
+    pub(crate) front_matter: FrontMatter,
+    pub(crate) segments: Vec<Segment>,
+    pub(crate) uses: Vec<Use>,
+    pub(crate) includes: Vec<Include>,
+    pub(crate) compile_time: Duration,
+    pub(crate) made_at: SystemTime,
+}
+
+/// A message, or the whole text where there are no role lines.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    pub(crate) section: Option<Section>,
+    pub(crate) template: upon::Template<'static>,
+    /// What the segment says if it has no tags; it is then not rendered at all.
+    pub(crate) constant: Option<String>,
+    pub(crate) generated: Generated,
+}
+
+impl Compiled {
+    /// Compiles a text. It looks at nothing but the text.
+    pub(crate) fn new(name: &str, path: Option<&Path>, text: &str) -> Result<Self, Error> {
+        check_name(name)?;
+        let (start, made_at) = (Instant::now(), SystemTime::now());
+        let locate = |fault: Fault| {
+            let position = Position::of(text, fault.offset);
+            fault.error.template(name).path(path).at(position)
+        };
+        let front_matter = front_matter::parse(text).map_err(locate)?;
+        let chunks = lex::lex(text, front_matter.body).map_err(locate)?;
+        let Parsed { segments, mut facts } = parse::parse(text, chunks).map_err(locate)?;
+        facts.insertions.sort_by_key(|(offset, _)| *offset);
+        let segments = segments.into_iter().map(|segment| {
+            let generated = generate::generate(text, &segment.chunks, &facts.insertions);
+            let template = ENGINE.compile(generated.source.clone()).map_err(|error| {
+                let (offset, reason) = crate::locate::compile_error(&generated, &error);
+                locate(Fault::syntax(offset, reason))
+            })?;
+            let constant = generate::constant(text, &segment.chunks);
+            Ok(Segment { section: segment.section, template, constant, generated })
+        });
+        let compiled = Self {
+            segments: segments.collect::<Result<_, Error>>()?,
+            name: name.into(),
+            path: path.map(Path::to_owned),
+            text: text.into(),
+            front_matter,
+            uses: facts.uses,
+            includes: facts.includes,
+            compile_time: start.elapsed(),
+            made_at,
+        };
+        compiled.check_declared()?;
+        Ok(compiled)
+    }
+
+    /// Gives an error this template's name, and a place in it.
+    pub(crate) fn locate(&self, error: Error, offset: usize) -> Error {
+        let position = Position::of(&self.text, offset);
+        error.template(&*self.name).path(self.path.as_deref()).at(position)
+    }
+
+    pub(crate) fn has_roles(&self) -> bool {
+        self.segments.first().is_some_and(|segment| segment.section.is_some())
+    }
+
+    /// Checks the variables that the template itself uses against those it declares.
+    fn check_declared(&self) -> Result<(), Error> {
+        let Some(declared) = self.front_matter.variables() else { return Ok(()) };
+        let is_known =
+            |used: &&Use| used.is_local || declared.iter().any(|name| name == used.root());
+        match self.uses.iter().find(|used| !is_known(used)) {
+            None => Ok(()),
+            Some(used) => {
+                let offset = used.members.first().map_or(0, |member| member.span.start);
+                Err(self.locate(undeclared(used.root(), declared), offset))
+            }
+        }
+    }
+}
+
+/// An error about a variable that the front matter does not list.
+pub(crate) fn undeclared(name: &str, declared: &[String]) -> Error {
+    let declared = declared.iter().map(String::as_str);
+    Error::unknown(ErrorKind::UnknownVariable, "variable", name, declared)
+        .help("add it to 'variables' in the front matter, or correct the name")
+}
+
+fn check_name(name: &str) -> Result<(), Error> {
+    let fault = if name.is_empty() {
+        "is empty"
+    } else if name.len() > MAX_NAME {
+        "is longer than 200 bytes"
+    } else if name.contains(|c: char| c.is_control() || matches!(c, '"' | '\\')) {
+        "holds a quote, a back-slash or a control character"
+    } else {
+        return Ok(());
+    };
+    let message = format!("the template name {name:?} {fault}");
+    Err(Error::new(ErrorKind::Name, message).named(name))
+}

@@ -1,0 +1,188 @@
+//! The block between two `---` lines at the head of a template.
+//!
+//! A strict, flat part of YAML: `key: value`, `key: [a, b]`, or `key:` and lines `- item` below it.
+
+use std::collections::BTreeMap;
+
+use crate::lex::{Fault, Result};
+use crate::{Error, ErrorKind};
+
+/// The key that names the variables a template may use.
+const VARIABLES: &str = "variables";
+
+/// A value of a template's front matter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Meta {
+    /// `key: text`
+    Text(String),
+    /// `key: [a, b]`, or one `- item` line for each.
+    List(Vec<String>),
+}
+
+impl Meta {
+    /// Returns the text, if it is one.
+    pub fn as_text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            Self::List(_) => None,
+        }
+    }
+
+    /// Returns the list, if it is one.
+    pub fn as_list(&self) -> Option<&[String]> {
+        match self {
+            Self::Text(_) => None,
+            Self::List(list) => Some(list),
+        }
+    }
+}
+
+/// Parsed front matter, and where the body begins.
+#[derive(Debug, Default)]
+pub(crate) struct FrontMatter {
+    pub(crate) entries: BTreeMap<String, Meta>,
+    pub(crate) body: usize,
+}
+
+impl FrontMatter {
+    /// Returns the variables that the template declares, if it declares any.
+    pub(crate) fn variables(&self) -> Option<&[String]> {
+        self.entries.get(VARIABLES).and_then(Meta::as_list)
+    }
+}
+
+/// Reads the front matter of a text, if it has one.
+pub(crate) fn parse(text: &str) -> Result<FrontMatter> {
+    let mut lines = Lines { text, at: 0 };
+    if lines.next_line().is_none_or(|(_, line)| line != "---") {
+        return Ok(FrontMatter::default());
+    }
+    let mut entries = BTreeMap::new();
+    // The key whose items are being read.
+    let mut open_list: Option<String> = None;
+    while let Some((offset, line)) = lines.next_line() {
+        if line == "---" {
+            if let Some(key) = open_list.filter(|key| entries.get(key) == Some(&Meta::List(vec![])))
+            {
+                let message = format!("the key '{key}' has no value");
+                return Err(fault(offset, message).help("write '[]' for an empty list"));
+            }
+            return Ok(FrontMatter { entries, body: lines.at });
+        }
+        let content = line.trim_start();
+        if content.is_empty() || content.starts_with('#') {
+            continue;
+        }
+        if let Some(item) = content.strip_prefix("- ").or_else(|| (content == "-").then_some("")) {
+            let list = open_list.as_ref().and_then(|key| entries.get_mut(key));
+            let Some(Meta::List(list)) = list else {
+                return Err(fault(offset, "a list item without a key above it"));
+            };
+            list.push(scalar(offset, item.trim())?);
+            continue;
+        }
+        if content.len() < line.len() {
+            let help = "front matter is flat: 'key: value', one a line";
+            return Err(fault(offset, "an indented line that is no list item").help(help));
+        }
+        let (key, value) = entry(offset, line)?;
+        let value = value.trim();
+        open_list = value.is_empty().then(|| key.to_owned());
+        let meta = if value.is_empty() { Meta::List(vec![]) } else { meta(offset, value)? };
+        check_key(offset, key, &meta)?;
+        if entries.insert(key.to_owned(), meta).is_some() {
+            return Err(fault(offset, format!("the key '{key}' stands twice")));
+        }
+    }
+    Err(fault(0, "the front matter is not closed").help(
+        "add a line '---' below it; if it is no front matter, begin the text with a blank line",
+    ))
+}
+
+fn fault(offset: usize, message: impl Into<String>) -> Fault {
+    Fault::new(offset, Error::new(ErrorKind::FrontMatter, message))
+}
+
+struct Lines<'t> {
+    text: &'t str,
+    at: usize,
+}
+
+impl<'t> Lines<'t> {
+    /// Returns the next line, without white space at its end, and where it starts.
+    fn next_line(&mut self) -> Option<(usize, &'t str)> {
+        let offset = self.at;
+        let line = self.text[offset..].split_inclusive('\n').next()?;
+        self.at += line.len();
+        Some((offset, line.trim_end()))
+    }
+}
+
+/// Splits `key: value`.
+fn entry(offset: usize, line: &str) -> Result<(&str, &str)> {
+    let split = line.split_once(':');
+    let (key, value) =
+        split.ok_or_else(|| fault(offset, format!("'{line}' is no 'key: value'")))?;
+    let is_key = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    if key.is_empty() || !key.chars().all(is_key) {
+        return Err(fault(offset, format!("'{key}' is no key"))
+            .help("keys are letters, digits, '_' and '-'"));
+    }
+    if !value.is_empty() && !value.starts_with(' ') {
+        return Err(fault(offset, format!("no space after '{key}:'")));
+    }
+    Ok((key, value))
+}
+
+/// Every key is allowed, but for those that look like `variables` and would not do what it does.
+fn check_key(offset: usize, key: &str, meta: &Meta) -> Result<()> {
+    if key == VARIABLES {
+        return match meta {
+            Meta::List(_) => Ok(()),
+            Meta::Text(_) => {
+                Err(fault(offset, "'variables' is a list").help("write 'variables: [a, b]'"))
+            }
+        };
+    }
+    if crate::suggest::nearest(key, &[VARIABLES]).is_some() {
+        let error = Error::unknown(ErrorKind::FrontMatter, "key", key, [VARIABLES]);
+        return Err(Fault::new(offset, error));
+    }
+    Ok(())
+}
+
+fn meta(offset: usize, value: &str) -> Result<Meta> {
+    let Some(inner) = value.strip_prefix('[') else {
+        return scalar(offset, value).map(Meta::Text);
+    };
+    let Some(inner) = inner.strip_suffix(']') else {
+        return Err(fault(offset, "a list is not closed on its line by ']'"));
+    };
+    if inner.trim().is_empty() {
+        return Ok(Meta::List(Vec::new()));
+    }
+    let items = inner.split(',').map(|item| scalar(offset, item.trim()));
+    items.collect::<Result<_>>().map(Meta::List)
+}
+
+/// A text, in double quotes or without.
+fn scalar(offset: usize, value: &str) -> Result<String> {
+    if let Some(inner) = value.strip_prefix('"') {
+        return match inner.strip_suffix('"') {
+            Some(text) if !text.contains(['"', '\\']) => Ok(text.to_owned()),
+            _ => Err(fault(offset, format!("{value} is no text in quotes"))
+                .help("there is nothing to escape: no quotes and no back-slash inside")),
+        };
+    }
+    let special = ['\'', '|', '>', '&', '*', '!', '%', '@', '`', '{', '}', '[', ']', ','];
+    match value.chars().next() {
+        None => Err(fault(offset, "an empty item")),
+        Some(first) if special.contains(&first) => Err(fault(
+            offset,
+            format!("'{first}' begins something that front matter does not have"),
+        )
+        .help("put the text into double quotes")),
+        Some(_) => Ok(value.to_owned()),
+    }
+}

@@ -1,0 +1,193 @@
+//! What templates can call: `f(a, b)` and `a | f: b` are the same call.
+
+use std::cmp::Ordering;
+
+use upon::{Engine, Value};
+
+/// A function's name and how many arguments it takes, the piped one included.
+#[derive(Debug)]
+pub(crate) struct Signature {
+    pub(crate) name: &'static str,
+    pub(crate) min: usize,
+    pub(crate) max: usize,
+    /// What stands for the last argument when it is left out.
+    pub(crate) default: &'static str,
+    pub(crate) usage: &'static str,
+}
+
+const fn takes(name: &'static str, count: usize, usage: &'static str) -> Signature {
+    Signature { name, min: count, max: count, default: "", usage }
+}
+
+/// All functions, by name.
+pub(crate) const SIGNATURES: &[Signature] = &[
+    takes("and", 2, "and(a, b)"),
+    takes("contains", 2, "contains(list, item)"),
+    takes("default", 2, "?.name | default: \"none\""),
+    takes("eq", 2, "eq(a, b)"),
+    Signature { name: "fence", min: 1, max: 2, default: "\"\"", usage: "text | fence: \"rust\"" },
+    takes("ge", 2, "ge(a, b)"),
+    takes("gt", 2, "gt(a, b)"),
+    Signature { name: "indent", min: 1, max: 2, default: "4", usage: "text | indent: 4" },
+    takes("join", 2, "list | join: \", \""),
+    takes("json", 1, "value | json"),
+    takes("le", 2, "le(a, b)"),
+    takes("len", 1, "len(list)"),
+    takes("lt", 2, "lt(a, b)"),
+    takes("ne", 2, "ne(a, b)"),
+    takes("or", 2, "or(a, b)"),
+    takes("quote", 1, "text | quote"),
+];
+
+pub(crate) fn signature(name: &str) -> Option<&'static Signature> {
+    SIGNATURES.iter().find(|signature| signature.name == name)
+}
+
+pub(crate) fn register(engine: &mut Engine<'_>) {
+    engine.add_function("and", |a: &Value, b: &Value| truthy(a) && truthy(b));
+    engine.add_function("contains", contains);
+    engine.add_function("default", |value: &Value, default: &Value| match value {
+        Value::None => default.clone(),
+        value => value.clone(),
+    });
+    engine.add_function("eq", equal);
+    engine.add_function("fence", fence);
+    engine.add_function("ge", |a: &Value, b: &Value| compare(a, b).map(Ordering::is_ge));
+    engine.add_function("gt", |a: &Value, b: &Value| compare(a, b).map(Ordering::is_gt));
+    engine.add_function("indent", indent);
+    engine.add_function("join", join);
+    engine.add_function("json", |value: &Value| crate::json::to_json(value));
+    engine.add_function("le", |a: &Value, b: &Value| compare(a, b).map(Ordering::is_le));
+    engine.add_function("len", len);
+    engine.add_function("lt", |a: &Value, b: &Value| compare(a, b).map(Ordering::is_lt));
+    engine.add_function("ne", |a: &Value, b: &Value| !equal(a, b));
+    engine.add_function("or", |a: &Value, b: &Value| truthy(a) || truthy(b));
+    engine.add_function("quote", quote);
+}
+
+/// Returns the word that messages use for a value's type.
+pub(crate) fn type_of(value: &Value) -> &'static str {
+    match value {
+        Value::None => "nothing",
+        Value::Bool(_) => "a bool",
+        Value::Integer(_) => "an integer",
+        Value::Float(_) => "a float",
+        Value::String(_) => "a string",
+        Value::List(_) => "a list",
+        Value::Map(_) => "a map",
+    }
+}
+
+/// The truth of `{% if %}`: empty, zero and absent are false.
+fn truthy(value: &Value) -> bool {
+    match value {
+        Value::None => false,
+        Value::Bool(value) => *value,
+        Value::Integer(value) => *value != 0,
+        Value::Float(value) => *value != 0.0,
+        Value::String(value) => !value.is_empty(),
+        Value::List(value) => !value.is_empty(),
+        Value::Map(value) => !value.is_empty(),
+    }
+}
+
+fn equal(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Integer(i), Value::Float(f)) | (Value::Float(f), Value::Integer(i)) => {
+            order(*i, *f) == Some(Ordering::Equal)
+        }
+        _ => a == b,
+    }
+}
+
+/// Orders an integer and a float by their exact values.
+fn order(integer: i64, float: f64) -> Option<Ordering> {
+    #[expect(clippy::cast_precision_loss, reason = "the loss is made good below")]
+    let rounded = integer as f64;
+    match rounded.partial_cmp(&float)? {
+        // Rounding has made them equal: at this size floats are whole, so compare as integers.
+        Ordering::Equal => {
+            #[expect(clippy::cast_possible_truncation, reason = "whole, and i128 holds any i64")]
+            let float = float as i128;
+            Some(i128::from(integer).cmp(&float))
+        }
+        other => Some(other),
+    }
+}
+
+fn compare(a: &Value, b: &Value) -> Result<Ordering, String> {
+    let ordering = match (a, b) {
+        (Value::Integer(a), Value::Integer(b)) => Some(a.cmp(b)),
+        (Value::Float(a), Value::Float(b)) => a.partial_cmp(b),
+        (Value::Integer(a), Value::Float(b)) => order(*a, *b),
+        (Value::Float(a), Value::Integer(b)) => order(*b, *a).map(Ordering::reverse),
+        (Value::String(a), Value::String(b)) => Some(a.cmp(b)),
+        _ => None,
+    };
+    ordering.ok_or_else(|| format!("{} and {} have no order", type_of(a), type_of(b)))
+}
+
+fn len(value: &Value) -> Result<i64, String> {
+    let length = match value {
+        Value::String(text) => text.chars().count(),
+        Value::List(list) => list.len(),
+        Value::Map(map) => map.len(),
+        other => return Err(format!("{} has no length", type_of(other))),
+    };
+    i64::try_from(length).map_err(|_| "the length is out of range".to_owned())
+}
+
+fn contains(whole: &Value, part: &Value) -> Result<bool, String> {
+    match (whole, part) {
+        (Value::List(list), part) => Ok(list.iter().any(|item| equal(item, part))),
+        (Value::Map(map), Value::String(key)) => Ok(map.contains_key(key)),
+        (Value::String(text), Value::String(part)) => Ok(text.contains(part)),
+        _ => Err(format!("{} cannot contain {}", type_of(whole), type_of(part))),
+    }
+}
+
+fn join(list: &[Value], separator: &str) -> Result<String, String> {
+    let text = |value: &Value| match value {
+        Value::String(text) => Ok(text.clone()),
+        Value::Bool(value) => Ok(value.to_string()),
+        Value::Integer(value) => Ok(value.to_string()),
+        Value::Float(value) => Ok(value.to_string()),
+        other => Err(format!("{} in the list cannot be joined", type_of(other))),
+    };
+    Ok(list.iter().map(text).collect::<Result<Vec<_>, _>>()?.join(separator))
+}
+
+/// Puts `count` spaces before every line but the first, which stands where the tag stands.
+fn indent(text: &str, count: usize) -> Result<String, String> {
+    const MAX: usize = 1_000;
+    if count > MAX {
+        return Err(format!("an indent of {count} is over {MAX}"));
+    }
+    let space = " ".repeat(count);
+    let mut lines = text.split_inclusive('\n');
+    let mut indented = lines.next().unwrap_or_default().to_owned();
+    for line in lines {
+        if !line.trim().is_empty() {
+            indented.push_str(&space);
+        }
+        indented.push_str(line);
+    }
+    Ok(indented)
+}
+
+/// Sets text off as a Markdown quotation.
+fn quote(text: &str) -> String {
+    let line = |line: &str| if line.is_empty() { ">".to_owned() } else { format!("> {line}") };
+    text.lines().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// Puts text into a code fence that nothing in the text can close.
+fn fence(text: &str, info: &str) -> Result<String, String> {
+    if info.contains(['`', '\n', '\r']) {
+        return Err("the word after an opening fence holds no back-tick and no newline".to_owned());
+    }
+    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    let fence = "`".repeat(3.max(longest + 1));
+    let newline = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+    Ok(format!("{fence}{info}\n{text}{newline}{fence}"))
+}

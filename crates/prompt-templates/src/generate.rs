@@ -1,0 +1,131 @@
+//! Writes the text of a segment as a source for `upon`.
+//!
+//! Tags are copied. What is text here, but a delimiter there, becomes a string in a tag, so that only
+//! tags of the template are tags of the source.
+
+use crate::lex::{Chunk, Span};
+
+/// A source for `upon`, and where its parts come from.
+#[derive(Debug, Default)]
+pub(crate) struct Generated {
+    pub(crate) source: String,
+    copies: Vec<Copied>,
+}
+
+/// A run of bytes that was copied.
+#[derive(Debug)]
+struct Copied {
+    generated: usize,
+    original: usize,
+}
+
+impl Generated {
+    /// Returns the place in the template that an offset of the source comes from.
+    pub(crate) fn original(&self, offset: usize) -> usize {
+        let after = self.copies.partition_point(|copied| copied.generated <= offset);
+        after.checked_sub(1).map_or(0, |index| {
+            let copied = &self.copies[index];
+            copied.original + (offset - copied.generated)
+        })
+    }
+
+    fn copy(&mut self, text: &str, span: Span) {
+        if !span.is_empty() {
+            self.copies.push(Copied { generated: self.source.len(), original: span.start });
+            self.source.push_str(&text[span]);
+        }
+    }
+
+    /// Copies text in which nothing may be taken for a delimiter.
+    fn copy_text(&mut self, text: &str, span: Span) {
+        let bytes = text.as_bytes();
+        let (mut from, mut at) = (span.start, span.start);
+        while at < span.end {
+            let length = match &bytes[at..span.end] {
+                [b'{', b'{' | b'%' | b'#', ..] | [b'}' | b'%' | b'#', b'}', ..] => 2,
+                // A brace in front of a tag, the template's or one written here, would join it.
+                [b'{', b'}', b'}', ..] => 3,
+                [b'{'] => 1,
+                _ => {
+                    at += 1;
+                    continue;
+                }
+            };
+            self.copy(text, from..at);
+            self.source.push_str("{{ \"");
+            self.source.push_str(&text[at..at + length]);
+            self.source.push_str("\" }}");
+            at += length;
+            from = at;
+        }
+        self.copy(text, from..span.end);
+    }
+}
+
+/// Writes the source of a segment. `insertions` are sorted by offset.
+pub(crate) fn generate(text: &str, chunks: &[Chunk], insertions: &[(usize, String)]) -> Generated {
+    let mut generated = Generated::default();
+    for chunk in chunks {
+        match chunk {
+            Chunk::Text(span) | Chunk::Raw(span) => generated.copy_text(text, span.clone()),
+            Chunk::Silent { trim_before, trim_after } => {
+                generated.source.push_str(if *trim_before { "{#- " } else { "{# " });
+                generated.source.push_str(if *trim_after { "-#}" } else { "#}" });
+            }
+            Chunk::Expression(tag) | Chunk::Block(tag) => {
+                let mut from = tag.span.start;
+                for (at, inserted) in insertions.iter().filter(|(at, _)| tag.span.contains(at)) {
+                    generated.copy(text, from..*at);
+                    generated.source.push_str(inserted);
+                    from = *at;
+                }
+                generated.copy(text, from..tag.span.end);
+            }
+        }
+    }
+    generated
+}
+
+/// Returns what a segment without tags always says.
+pub(crate) fn constant(text: &str, chunks: &[Chunk]) -> Option<String> {
+    let mut whole = String::new();
+    for chunk in chunks {
+        match chunk {
+            Chunk::Text(span) | Chunk::Raw(span) => whole.push_str(&text[span.clone()]),
+            Chunk::Silent { trim_before: false, trim_after: false } => {}
+            _ => return None,
+        }
+    }
+    Some(whole)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compiled::ENGINE;
+
+    /// The source for a text, and what `upon` makes of it.
+    fn rendered(text: &str) -> (String, String) {
+        let chunks = crate::lex::lex(text, 0).unwrap();
+        let source = generate(text, &chunks, &[]).source;
+        let rendered = ENGINE.compile(source.clone()).unwrap_or_else(|e| panic!("{source}: {e:#}"));
+        let rendered = rendered.render(&ENGINE, upon::value! { a: 1 }).to_string().unwrap();
+        (source, rendered)
+    }
+
+    #[test]
+    fn braces_beside_tags_stay_braces() {
+        for (text, expected) in [
+            ("{{ a }}}", "1}"),
+            ("{\"k\": {{ a }}}", "{\"k\": 1}"),
+            ("{{ a }}}}", "1}}"),
+            ("{% raw %}{{% endraw %}{{ a }}", "{1"),
+            ("{{ a }}}{% raw %}{{% endraw %}{% if a %}{}}{% endif %}", "1}{{}}"),
+            ("{}}", "{}}"),
+            ("{}}}{%raw%}{{{{%endraw%}}", "{}}}{{{}"),
+        ] {
+            let (source, found) = rendered(text);
+            assert_eq!(found, expected, "{text} -> {source}");
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! Splits a template into text and tags, and tags into tokens.
+//!
+//! The rules of tags are those of `upon`. Text is not: only an opener starts a tag, a closer that stands
+//! alone is text, and `{% raw %}` keeps everything up to `{% endraw %}` as it is.
+
+use std::ops::Range;
+
+use crate::{Error, ErrorKind};
+
+pub(crate) type Span = Range<usize>;
+
+/// A fault at a byte offset of the text, to be given a template and a position.
+#[derive(Debug)]
+pub(crate) struct Fault {
+    pub(crate) offset: usize,
+    pub(crate) error: Error,
+}
+
+impl Fault {
+    pub(crate) fn new(offset: usize, error: Error) -> Self {
+        Self { offset, error }
+    }
+
+    pub(crate) fn syntax(offset: usize, message: impl Into<String>) -> Self {
+        Self::new(offset, Error::new(ErrorKind::Syntax, message))
+    }
+
+    pub(crate) fn help(self, help: impl Into<String>) -> Self {
+        Self { error: self.error.help(help), ..self }
+    }
+}
+
+pub(crate) type Result<T> = std::result::Result<T, Fault>;
+
+#[derive(Clone, Debug)]
+pub(crate) enum Chunk {
+    /// Plain text.
+    Text(Span),
+    /// What stands between `raw` and `endraw`.
+    Raw(Span),
+    /// A tag that prints nothing: a comment, `raw` or `endraw`. It can still trim around itself.
+    Silent { trim_before: bool, trim_after: bool },
+    /// `{{ .. }}`
+    Expression(Tag),
+    /// `{% .. %}`
+    Block(Tag),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Tag {
+    /// With delimiters.
+    pub(crate) span: Span,
+    pub(crate) tokens: Vec<Token>,
+    /// Where the closing delimiter starts.
+    pub(crate) end: usize,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Token {
+    pub(crate) kind: TokenKind,
+    pub(crate) span: Span,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TokenKind {
+    /// A name or a keyword.
+    Word,
+    Number,
+    String,
+    /// `?.`
+    QuestionDot,
+    /// One of `. | , : + - [ ] { } ( )`
+    Sign(char),
+}
+
+#[derive(Clone, Copy)]
+enum Delimiter {
+    Expression,
+    Block,
+    Comment,
+}
+
+impl Delimiter {
+    fn open(self) -> &'static str {
+        match self {
+            Self::Expression => "{{",
+            Self::Block => "{%",
+            Self::Comment => "{#",
+        }
+    }
+
+    fn close(self) -> &'static str {
+        match self {
+            Self::Expression => "}}",
+            Self::Block => "%}",
+            Self::Comment => "#}",
+        }
+    }
+}
+
+/// Splits `text` from the offset `start` on. Spans are offsets into the whole text.
+pub(crate) fn lex(text: &str, start: usize) -> Result<Vec<Chunk>> {
+    let mut lexer = Lexer { text, at: start, chunks: Vec::new() };
+    while let Some((open, delimiter)) = opener(text, lexer.at) {
+        lexer.push_text(lexer.at..open);
+        match delimiter {
+            Delimiter::Comment => lexer.comment(open)?,
+            Delimiter::Expression => {
+                let tag = lexer.tag(open, delimiter)?;
+                lexer.chunks.push(Chunk::Expression(tag));
+            }
+            Delimiter::Block => {
+                let tag = lexer.tag(open, delimiter)?;
+                match tag.tokens.as_slice() {
+                    [only] if &text[only.span.clone()] == "raw" => lexer.raw(&tag)?,
+                    _ => lexer.chunks.push(Chunk::Block(tag)),
+                }
+            }
+        }
+    }
+    lexer.push_text(lexer.at..text.len());
+    Ok(lexer.chunks)
+}
+
+/// Returns the first place from `from` on where a tag opens.
+fn opener(text: &str, from: usize) -> Option<(usize, Delimiter)> {
+    let braces = text[from..].match_indices('{').map(|(index, _)| from + index);
+    braces.into_iter().find_map(|at| {
+        let delimiter = match text.as_bytes().get(at + 1)? {
+            b'{' => Delimiter::Expression,
+            b'%' => Delimiter::Block,
+            b'#' => Delimiter::Comment,
+            _ => return None,
+        };
+        Some((at, delimiter))
+    })
+}
+
+struct Lexer<'t> {
+    text: &'t str,
+    at: usize,
+    chunks: Vec<Chunk>,
+}
+
+impl Lexer<'_> {
+    fn push_text(&mut self, span: Span) {
+        if !span.is_empty() {
+            self.chunks.push(Chunk::Text(span));
+        }
+    }
+
+    /// Skips the delimiter at `open` and its trim mark; returns the start of what is inside.
+    fn inside(&self, open: usize) -> (usize, bool) {
+        let trim = self.text[open + 2..].starts_with('-');
+        (open + 2 + usize::from(trim), trim)
+    }
+
+    fn comment(&mut self, open: usize) -> Result<()> {
+        let (inside, trim_before) = self.inside(open);
+        let Some(length) = self.text[inside..].find("#}") else {
+            return Err(not_closed(open, Delimiter::Comment));
+        };
+        let trim_after = self.text[inside..inside + length].ends_with('-');
+        self.at = inside + length + 2;
+        self.chunks.push(Chunk::Silent { trim_before, trim_after });
+        Ok(())
+    }
+
+    fn raw(&mut self, tag: &Tag) -> Result<()> {
+        let mut from = tag.span.end;
+        let (content, close) = loop {
+            let Some(open) = self.text[from..].find("{%").map(|index| from + index) else {
+                return Err(Fault::syntax(tag.span.start, "'{% raw %}' without '{% endraw %}'"));
+            };
+            match endraw(&self.text[open..]) {
+                Some(length) => break (tag.span.end..open, open..open + length),
+                None => from = open + 2,
+            }
+        };
+        self.push_silent(&tag.span);
+        if !content.is_empty() {
+            self.chunks.push(Chunk::Raw(content));
+        }
+        self.at = close.end;
+        self.push_silent(&close);
+        Ok(())
+    }
+
+    fn push_silent(&mut self, span: &Span) {
+        let tag = &self.text[span.clone()];
+        let (trim_before, trim_after) = (tag.starts_with("{%-"), tag.ends_with("-%}"));
+        self.chunks.push(Chunk::Silent { trim_before, trim_after });
+    }
+
+    /// Reads a tag up to its closing delimiter.
+    fn tag(&mut self, open: usize, delimiter: Delimiter) -> Result<Tag> {
+        let (mut at, _) = self.inside(open);
+        let close = delimiter.close();
+        let mut tokens = Vec::new();
+        loop {
+            let rest = &self.text[at..];
+            let trimmed = rest.strip_prefix('-').unwrap_or(rest);
+            if trimmed.starts_with(close) {
+                let end = at + (rest.len() - trimmed.len()) + close.len();
+                self.at = end;
+                return Ok(Tag { span: open..end, tokens, end: at });
+            }
+            let Some(first) = rest.chars().next() else {
+                return Err(not_closed(open, delimiter));
+            };
+            if ["{{", "{%", "{#", "}}", "%}", "#}"].iter().any(|other| rest.starts_with(other)) {
+                return Err(not_closed(open, delimiter));
+            }
+            if matches!(first, ' ' | '\t' | '\r' | '\n') {
+                at += 1;
+                continue;
+            }
+            let (kind, length) = token(rest, first, after_dot(&tokens))
+                .map_err(|message| Fault::syntax(at, message).help(keep_as_text(delimiter)))?;
+            tokens.push(Token { kind, span: at..at + length });
+            at += length;
+        }
+    }
+}
+
+/// Returns the length of `{% endraw %}`, if `text` starts with it.
+fn endraw(text: &str) -> Option<usize> {
+    let rest = text.strip_prefix("{%")?;
+    let rest = rest.strip_prefix('-').unwrap_or(rest);
+    let rest = rest.trim_start().strip_prefix("endraw")?.trim_start();
+    let rest = rest.strip_prefix('-').unwrap_or(rest).strip_prefix("%}")?;
+    Some(text.len() - rest.len())
+}
+
+/// After a dot, digits are an index and not the start of a fraction.
+fn after_dot(tokens: &[Token]) -> bool {
+    let last = tokens.last().map(|token| token.kind);
+    matches!(last, Some(TokenKind::Sign('.') | TokenKind::QuestionDot))
+}
+
+/// Returns kind and length of the token that `rest` starts with.
+fn token(
+    rest: &str,
+    first: char,
+    in_path: bool,
+) -> std::result::Result<(TokenKind, usize), String> {
+    let run = |belongs: fn(char) -> bool| rest.find(|c| !belongs(c)).unwrap_or(rest.len());
+    match first {
+        '.' | '|' | ',' | ':' | '+' | '-' | '[' | ']' | '{' | '}' | '(' | ')' => {
+            Ok((TokenKind::Sign(first), 1))
+        }
+        '?' if rest.starts_with("?.") => Ok((TokenKind::QuestionDot, 2)),
+        '"' => string_length(rest).map(|length| (TokenKind::String, length)),
+        _ if first.is_ascii_digit() && in_path => {
+            Ok((TokenKind::Number, run(|c| c.is_ascii_digit())))
+        }
+        _ if first.is_ascii_digit() => {
+            let belongs = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '+' | '.');
+            Ok((TokenKind::Number, run(belongs)))
+        }
+        _ if first == '_' || first.is_alphabetic() => {
+            Ok((TokenKind::Word, run(|c| c == '_' || c.is_alphanumeric())))
+        }
+        _ => Err(format!("unexpected character '{first}' in a tag")),
+    }
+}
+
+fn string_length(rest: &str) -> std::result::Result<usize, String> {
+    let mut escaped = false;
+    for (index, c) in rest.char_indices().skip(1) {
+        match c {
+            '\n' | '\r' => break,
+            '"' if !escaped => return Ok(index + 1),
+            _ => escaped = c == '\\' && !escaped,
+        }
+    }
+    Err("a string is not closed on its line".to_owned())
+}
+
+fn not_closed(open: usize, delimiter: Delimiter) -> Fault {
+    let message = format!("'{}' is not closed by '{}'", delimiter.open(), delimiter.close());
+    Fault::syntax(open, message).help(keep_as_text(delimiter))
+}
+
+fn keep_as_text(delimiter: Delimiter) -> String {
+    format!("to keep '{}' as text, write {{% raw %}}..{{% endraw %}} around it", delimiter.open())
+}

@@ -1,0 +1,153 @@
+//! A template together with everything it includes: what a prompt renders from.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::compiled::{Compiled, undeclared};
+use crate::stats::Counters;
+use crate::{Error, ErrorKind};
+
+/// Includes inside includes.
+const MAX_DEPTH: usize = 60;
+
+/// A template and the versions of its partials that it was published with. Never changed.
+#[derive(Debug)]
+pub(crate) struct Linked {
+    pub(crate) root: Arc<Compiled>,
+    /// Everything included, at any depth.
+    partials: BTreeMap<Arc<str>, Arc<Compiled>>,
+    /// The number of the publication that brought this text.
+    pub(crate) version: u64,
+    /// Shared by all versions of a name.
+    pub(crate) counters: Arc<Counters>,
+}
+
+/// Where templates are looked up while a set is put together.
+pub(crate) trait Lookup {
+    fn find(&self, name: &str) -> Option<&Arc<Compiled>>;
+    fn names(&self) -> Vec<&str>;
+}
+
+impl Linked {
+    /// Collects and checks what a template includes.
+    pub(crate) fn new(
+        root: &Arc<Compiled>,
+        lookup: &dyn Lookup,
+        version: u64,
+        counters: &Arc<Counters>,
+    ) -> Result<Self, Error> {
+        let mut walk = Linker { lookup, partials: BTreeMap::new(), path: vec![&root.name] };
+        walk.visit(root)?;
+        let partials = walk.partials;
+        let linked =
+            Self { root: Arc::clone(root), partials, version, counters: Arc::clone(counters) };
+        linked.check_declared()?;
+        Ok(linked)
+    }
+
+    pub(crate) fn partial(&self, name: &str) -> Option<&Compiled> {
+        self.partials.get(name).map(|partial| &**partial)
+    }
+
+    pub(crate) fn partials(&self) -> impl Iterator<Item = &Compiled> {
+        self.partials.values().map(|partial| &**partial)
+    }
+
+    /// Returns whether an include anywhere hides the data from the template it includes.
+    pub(crate) fn has_isolated(&self) -> bool {
+        let mut all = self.partials().chain([&*self.root]);
+        all.any(|compiled| compiled.includes.iter().any(|include| include.is_isolated))
+    }
+
+    /// Returns the variables that a render reads from the data, with those that may be absent.
+    pub(crate) fn variables(&self) -> BTreeSet<String> {
+        let mut known = BTreeMap::new();
+        self.free(&self.root, &mut known)
+    }
+
+    /// The variables of a template and of what it includes that no block around them binds.
+    fn free(
+        &self,
+        compiled: &Compiled,
+        known: &mut BTreeMap<Arc<str>, BTreeSet<String>>,
+    ) -> BTreeSet<String> {
+        let own = compiled.uses.iter().filter(|used| !used.is_local);
+        let mut free: BTreeSet<_> = own.map(|used| used.root().to_owned()).collect();
+        for include in compiled.includes.iter().filter(|include| !include.is_isolated) {
+            let Some(partial) = self.partial(&include.name) else { continue };
+            if !known.contains_key(&partial.name) {
+                let inner = self.free(partial, known);
+                known.insert(Arc::clone(&partial.name), inner);
+            }
+            let inner = known.get(&partial.name).into_iter().flatten();
+            free.extend(inner.filter(|name| !include.locals.contains(name)).cloned());
+        }
+        free
+    }
+
+    /// Checks the variables of the partials against those that the root declares.
+    fn check_declared(&self) -> Result<(), Error> {
+        let Some(declared) = self.root.front_matter.variables() else { return Ok(()) };
+        let mut known = BTreeMap::new();
+        for include in self.root.includes.iter().filter(|include| !include.is_isolated) {
+            let Some(partial) = self.partial(&include.name) else { continue };
+            let free = self.free(partial, &mut known);
+            let missing =
+                free.iter().find(|name| !declared.contains(name) && !include.locals.contains(name));
+            if let Some(name) = missing {
+                let place = format!(" in the included '{}'", include.name);
+                let error = undeclared(name, declared).note(&place);
+                return Err(self.root.locate(error, include.offset));
+            }
+        }
+        Ok(())
+    }
+}
+
+struct Linker<'l> {
+    lookup: &'l dyn Lookup,
+    partials: BTreeMap<Arc<str>, Arc<Compiled>>,
+    /// The names from the root to the template that is being visited.
+    path: Vec<&'l str>,
+}
+
+impl<'l> Linker<'l> {
+    fn visit(&mut self, compiled: &'l Compiled) -> Result<(), Error> {
+        for include in &compiled.includes {
+            let fail = |error: Error| compiled.locate(error, include.offset);
+            let Some(partial) = self.lookup.find(&include.name) else {
+                let names = self.lookup.names();
+                let names = names.into_iter().filter(|name| *name != &*compiled.name);
+                let name = &include.name;
+                return Err(fail(Error::unknown(
+                    ErrorKind::UnknownInclude,
+                    "template",
+                    name,
+                    names,
+                )));
+            };
+            if let Some(start) = self.path.iter().position(|name| *name == &*partial.name) {
+                let mut names = self.path[start..].to_vec();
+                names.push(&partial.name);
+                let message = format!("templates include each other: {}", names.join(" > "));
+                return Err(fail(Error::new(ErrorKind::Cycle, message).named(&include.name)));
+            }
+            if self.path.len() >= MAX_DEPTH {
+                let message = format!("includes nest deeper than {MAX_DEPTH}");
+                return Err(fail(Error::new(ErrorKind::Cycle, message).named(&include.name)));
+            }
+            if partial.has_roles() {
+                let message = format!("'{}' has role lines and cannot be included", include.name);
+                return Err(fail(Error::new(ErrorKind::Role, message).named(&include.name)).help(
+                    "a message begins in the including template; leave the text to the partial",
+                ));
+            }
+            if self.partials.insert(Arc::clone(&partial.name), Arc::clone(partial)).is_none() {
+                self.path.push(&partial.name);
+                self.visit(partial)?;
+                self.path.pop();
+            }
+        }
+        Ok(())
+    }
+}

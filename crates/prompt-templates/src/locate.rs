@@ -1,0 +1,129 @@
+//! Finds out where an error of `upon` is.
+//!
+//! `upon` tells line and column, but counts the lines before by their width on a screen: after text
+//! that is not ASCII, both are wrong. On the way of an error, which is cold, the same source is therefore
+//! compiled (and rendered) once more as a shadow: one line, padded so that its width is more than any
+//! offset in it. On the first line the column that `upon` tells is the byte offset, whatever the text.
+
+use std::collections::BTreeMap;
+
+use crate::compiled::{Compiled, ENGINE};
+use crate::context::Context;
+use crate::generate::Generated;
+use crate::linked::Linked;
+use crate::parse::Use;
+use crate::{Error, ErrorKind};
+
+/// Returns place and reason of an error that compiling gave.
+pub(crate) fn compile_error(generated: &Generated, error: &upon::Error) -> (usize, String) {
+    let shadow = ENGINE.compile(shadow(&generated.source)).err();
+    let place = shadow.as_ref().map_or(Place::default(), Place::of);
+    (generated.original(place.offset), reason(error))
+}
+
+/// Returns an error that rendering a segment gave, with its place and, for names, what there is.
+pub(crate) fn render_error(
+    linked: &Linked,
+    segment: usize,
+    context: &Context,
+    error: &upon::Error,
+) -> Error {
+    let place = render_place(linked, segment, context).unwrap_or_default();
+    let (compiled, generated) =
+        match place.template.as_deref().and_then(|name| linked.partial(name)) {
+            Some(partial) => (partial, &partial.segments[0].generated),
+            None => (&*linked.root, &linked.root.segments[segment].generated),
+        };
+    let offset = generated.original(place.offset);
+    let reason = reason(error);
+    let is_unknown = reason == "not found in this scope" || reason == "not found in map";
+    let unknown = is_unknown.then(|| member_at(compiled, offset)).flatten();
+    match unknown {
+        Some((used, index)) => {
+            let member = &used.members[index];
+            let error = unknown_variable(linked, context, used, index);
+            compiled.locate(error, member.span.end - member.name.len())
+        }
+        None => compiled.locate(value_error(reason), offset),
+    }
+}
+
+/// Renders the shadow of a segment for its error.
+fn render_place(linked: &Linked, segment: usize, context: &Context) -> Option<Place> {
+    let root = ENGINE.compile(shadow(&linked.root.segments[segment].generated.source)).ok()?;
+    let mut partials = BTreeMap::new();
+    for partial in linked.partials() {
+        let source = shadow(&partial.segments.first()?.generated.source);
+        partials.insert(&*partial.name, ENGINE.compile(source).ok()?);
+    }
+    let render = root.render_from(&ENGINE, context.value());
+    let render = render.with_template_fn(|name| partials.get(name).ok_or_else(String::new));
+    render.to_string().err().as_ref().map(Place::of)
+}
+
+fn shadow(source: &str) -> String {
+    let mut shadow = source.replace('\n', " ");
+    shadow.extend(std::iter::repeat_n(' ', source.len() + 1));
+    shadow
+}
+
+/// Where `upon` says that an error is.
+#[derive(Default)]
+struct Place {
+    offset: usize,
+    template: Option<String>,
+}
+
+impl Place {
+    /// Reads the debug form: the plain one has no place, and the pretty one is drawn with a width that
+    /// a long line makes too large to format.
+    fn of(error: &upon::Error) -> Self {
+        let text = format!("{error:#?}");
+        let mut lines = text.lines().map(str::trim);
+        let column = lines.clone().find_map(|line| line.strip_prefix("col: ")?.strip_suffix(','));
+        let offset = column.and_then(|column| column.parse().ok()).unwrap_or_default();
+        let template = lines
+            .find(|line| line.starts_with("name: Some("))
+            .and_then(|_| lines.next()?.strip_prefix('"')?.strip_suffix("\","))
+            .map(str::to_owned);
+        Self { offset, template }
+    }
+}
+
+/// Returns what an error says, without its kind.
+fn reason(error: &upon::Error) -> String {
+    let text = error.to_string();
+    text.split_once(": ").map_or(text.clone(), |(_, reason)| reason.to_owned())
+}
+
+/// Returns the use of a variable that has a member at an offset.
+fn member_at(compiled: &Compiled, offset: usize) -> Option<(&Use, usize)> {
+    compiled.uses.iter().find_map(|used| {
+        let index = used.members.iter().position(|member| member.span.contains(&offset))?;
+        Some((used, index))
+    })
+}
+
+fn unknown_variable(linked: &Linked, context: &Context, used: &Use, index: usize) -> Error {
+    // What an `include .. with` sees, and what a loop variable holds, is not known here.
+    let is_known = !linked.has_isolated() && !used.is_local;
+    let names = match is_known.then(|| context.at(&used.members[..index])).flatten() {
+        Some(upon::Value::Map(map)) => map.keys().map(String::as_str).collect(),
+        _ => Vec::new(),
+    };
+    let path = used.path(index);
+    let error = Error::unknown(ErrorKind::UnknownVariable, "variable", &path, names);
+    let name = &used.members[index].name;
+    let stem = used.path(index.wrapping_sub(1).min(index));
+    let optional = if index == 0 { format!("?.{name}") } else { format!("{stem}?.{name}") };
+    error.help(format!("if it may be absent, write '{optional}'"))
+}
+
+fn value_error(reason: String) -> Error {
+    let prefix = "expression evaluated to unformattable type ";
+    match reason.strip_prefix(prefix) {
+        Some(kind) => Error::new(ErrorKind::Value, format!("a {kind} cannot be printed"))
+            .help("write '| json', '| join: \", \"' or a '{% for %}' loop"),
+        None => Error::new(ErrorKind::Value, reason),
+    }
+}

@@ -1,0 +1,300 @@
+//! Walks the tags of a template: block structure, variables, calls, includes and role lines.
+
+use crate::expression::{self, Cursor};
+use crate::functions::Signature;
+use crate::lex::{Chunk, Fault, Result, Span, Tag, Token, TokenKind};
+use crate::position::Position;
+use crate::roles::{self, Section};
+use crate::{Error, ErrorKind};
+
+/// What a template's text says, before it is compiled.
+#[derive(Debug)]
+pub(crate) struct Parsed {
+    pub(crate) segments: Vec<Segment>,
+    pub(crate) facts: Facts,
+}
+
+/// A run of chunks between two role lines.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    pub(crate) section: Option<Section>,
+    pub(crate) chunks: Vec<Chunk>,
+}
+
+/// What a template refers to.
+#[derive(Debug, Default)]
+pub(crate) struct Facts {
+    pub(crate) uses: Vec<Use>,
+    pub(crate) includes: Vec<Include>,
+    /// Arguments that calls left out, and where they go.
+    pub(crate) insertions: Vec<(usize, String)>,
+}
+
+/// A path such as `task.files.0`.
+#[derive(Clone, Debug)]
+pub(crate) struct Use {
+    pub(crate) members: Vec<Member>,
+    /// Names a variable of an enclosing `for` or `with`.
+    pub(crate) is_local: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Member {
+    pub(crate) name: String,
+    /// With the dot in front of it.
+    pub(crate) span: Span,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Include {
+    pub(crate) name: String,
+    pub(crate) offset: usize,
+    /// `include .. with`: the template sees nothing but the value it is given.
+    pub(crate) is_isolated: bool,
+    /// Variables of the enclosing `for` and `with` blocks, which the template sees as well.
+    pub(crate) locals: Vec<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum BlockKind {
+    If,
+    For,
+    With,
+}
+
+impl BlockKind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::If => "if",
+            Self::For => "for",
+            Self::With => "with",
+        }
+    }
+}
+
+struct OpenBlock {
+    kind: BlockKind,
+    offset: usize,
+    has_else: bool,
+    locals: Vec<String>,
+}
+
+/// Parses the chunks of `text`.
+pub(crate) fn parse(text: &str, chunks: Vec<Chunk>) -> Result<Parsed> {
+    let mut parser = Parser { text, blocks: Vec::new(), facts: Facts::default() };
+    let mut segments = vec![Segment { section: None, chunks: Vec::new() }];
+    for chunk in chunks {
+        match &chunk {
+            Chunk::Text(span) => {
+                parser.text(span, &mut segments)?;
+                continue;
+            }
+            Chunk::Expression(tag) => parser.expression_tag(tag)?,
+            Chunk::Block(tag) => parser.block_tag(tag)?,
+            Chunk::Raw(_) | Chunk::Silent { .. } => {}
+        }
+        roles::last(&mut segments).chunks.push(chunk);
+    }
+    if let Some(block) = parser.blocks.first() {
+        let name = block.kind.name();
+        let message = format!("'{{% {name} %}}' without '{{% end{name} %}}'");
+        return Err(Fault::syntax(block.offset, message));
+    }
+    let segments = roles::tidy(text, segments)?;
+    if segments.iter().any(|segment| segment.section == Some(Section::History)) {
+        parser.facts.uses.push(roles::history_use());
+    }
+    Ok(Parsed { segments, facts: parser.facts })
+}
+
+struct Parser<'t> {
+    text: &'t str,
+    blocks: Vec<OpenBlock>,
+    facts: Facts,
+}
+
+impl Parser<'_> {
+    /// Adds text to the last segment, and a segment for each role line in it.
+    fn text(&self, span: &Span, segments: &mut Vec<Segment>) -> Result<()> {
+        let mut rest = span.start;
+        for mark in roles::marks(self.text, span)? {
+            if let Some(block) = self.blocks.last() {
+                let line = Position::of(self.text, block.offset).line;
+                let (role, name) = (mark.section.name(), block.kind.name());
+                let message = format!(
+                    "'[[{role}]]' stands inside the '{{% {name} %}}' of line {line}, but a message cannot \
+                     begin in the middle of a block"
+                );
+                let error = Error::new(ErrorKind::Role, message);
+                let help = format!("close the block first: '{{% end{name} %}}'");
+                return Err(Fault::new(mark.span.start, error.help(help)));
+            }
+            roles::last(segments).chunks.push(Chunk::Text(rest..mark.span.start));
+            rest = mark.span.end;
+            segments.push(Segment { section: Some(mark.section), chunks: Vec::new() });
+        }
+        roles::last(segments).chunks.push(Chunk::Text(rest..span.end));
+        Ok(())
+    }
+
+    fn expression_tag(&mut self, tag: &Tag) -> Result<()> {
+        let mut cursor = Cursor::new(self.text, tag);
+        self.expression(&mut cursor)?;
+        cursor.end()
+    }
+
+    fn block_tag(&mut self, tag: &Tag) -> Result<()> {
+        let mut cursor = Cursor::new(self.text, tag);
+        let keyword = cursor.word("a keyword such as 'if', 'for', 'with' or 'include'")?;
+        match &self.text[keyword.span.clone()] {
+            "if" => {
+                self.condition(&mut cursor)?;
+                self.open(BlockKind::If, tag, Vec::new());
+            }
+            "else" => self.else_tag(&mut cursor, tag)?,
+            "for" => self.for_tag(&mut cursor, tag)?,
+            "with" => {
+                self.expression(&mut cursor)?;
+                cursor.keyword("as")?;
+                let name = cursor.name()?;
+                self.open(BlockKind::With, tag, vec![name]);
+            }
+            "include" => self.include_tag(&mut cursor)?,
+            "endif" => self.close(BlockKind::If, tag)?,
+            "endfor" => self.close(BlockKind::For, tag)?,
+            "endwith" => self.close(BlockKind::With, tag)?,
+            other => return Err(unknown_block(&keyword, other)),
+        }
+        cursor.end()
+    }
+
+    fn condition(&mut self, cursor: &mut Cursor<'_>) -> Result<()> {
+        cursor.take_keyword("not");
+        self.expression(cursor)
+    }
+
+    fn else_tag(&mut self, cursor: &mut Cursor<'_>, tag: &Tag) -> Result<()> {
+        let is_last = !cursor.take_keyword("if");
+        if !is_last {
+            self.condition(cursor)?;
+        }
+        match self.blocks.last_mut() {
+            Some(block) if block.kind == BlockKind::If && !block.has_else => {
+                block.has_else = is_last;
+                Ok(())
+            }
+            Some(block) if block.kind == BlockKind::If => Err(Fault::syntax(
+                tag.span.start,
+                "nothing but 'endif' can follow the 'else' of an 'if'",
+            )),
+            _ => Err(Fault::syntax(tag.span.start, "'{% else %}' belongs into an '{% if %}'")),
+        }
+    }
+
+    fn for_tag(&mut self, cursor: &mut Cursor<'_>, tag: &Tag) -> Result<()> {
+        let mut locals = vec![cursor.name()?];
+        if cursor.take_sign(',') {
+            locals.push(cursor.name()?);
+        }
+        cursor.keyword("in")?;
+        self.expression(cursor)?;
+        locals.push("loop".to_owned());
+        self.open(BlockKind::For, tag, locals);
+        Ok(())
+    }
+
+    fn include_tag(&mut self, cursor: &mut Cursor<'_>) -> Result<()> {
+        let (name, offset) = cursor.string("the name of a template, in quotes")?;
+        let is_isolated = cursor.take_keyword("with");
+        if is_isolated {
+            self.expression(cursor)?;
+        }
+        let locals = self.blocks.iter().flat_map(|block| block.locals.iter().cloned()).collect();
+        self.facts.includes.push(Include { name, offset, is_isolated, locals });
+        Ok(())
+    }
+
+    fn open(&mut self, kind: BlockKind, tag: &Tag, locals: Vec<String>) {
+        let offset = tag.span.start;
+        self.blocks.push(OpenBlock { kind, offset, has_else: false, locals });
+    }
+
+    fn close(&mut self, kind: BlockKind, tag: &Tag) -> Result<()> {
+        let name = kind.name();
+        match self.blocks.pop() {
+            Some(block) if block.kind == kind => Ok(()),
+            Some(block) => {
+                let (other, line) = (block.kind.name(), Position::of(self.text, block.offset).line);
+                let message = format!(
+                    "'{{% end{name} %}}' where the '{{% {other} %}}' of line {line} is open"
+                );
+                Err(Fault::syntax(tag.span.start, message))
+            }
+            None => {
+                let message = format!("'{{% end{name} %}}' without '{{% {name} %}}'");
+                Err(Fault::syntax(tag.span.start, message))
+            }
+        }
+    }
+
+    /// An expression of a tag: a base, and filters behind it.
+    fn expression(&mut self, cursor: &mut Cursor<'_>) -> Result<()> {
+        let blocks = &self.blocks;
+        let is_local =
+            |name: &str| blocks.iter().any(|b| b.locals.iter().any(|local| local == name));
+        expression::parse(cursor, &mut self.facts, &is_local)
+    }
+}
+
+fn unknown_block(keyword: &Token, word: &str) -> Fault {
+    const KEYWORDS: &[&str] =
+        &["else", "endfor", "endif", "endwith", "for", "if", "include", "raw", "with"];
+    let error = match word {
+        "endraw" => Error::new(ErrorKind::Syntax, "'{% endraw %}' without '{% raw %}'"),
+        _ => Error::unknown(ErrorKind::Syntax, "block", word, KEYWORDS.iter().copied()),
+    };
+    Fault::new(keyword.span.start, error)
+}
+
+/// Checks a call, and notes the argument it may have left out. `after` is where that would go.
+pub(crate) fn check_call(
+    facts: &mut Facts,
+    (name, offset): (&str, usize),
+    count: usize,
+    (after, separator): (usize, &str),
+) -> Result<()> {
+    let Some(signature) = crate::functions::signature(name) else {
+        let names = crate::functions::SIGNATURES.iter().map(|signature| signature.name);
+        let error = Error::unknown(ErrorKind::UnknownFunction, "function", name, names);
+        return Err(Fault::new(offset, error));
+    };
+    let Signature { min, max, default, usage, .. } = *signature;
+    if count < min || count > max {
+        let takes = if min == max { min.to_string() } else { format!("{min} or {max}") };
+        let message = format!("'{name}' takes {takes} arguments, not {count}");
+        let error = Error::new(ErrorKind::Arguments, message).named(name);
+        return Err(Fault::new(offset, error.help(format!("write '{usage}'"))));
+    }
+    if count < max {
+        facts.insertions.push((after, format!("{separator} {default}")));
+    }
+    Ok(())
+}
+
+impl Use {
+    pub(crate) fn root(&self) -> &str {
+        self.members.first().map_or("", |member| &member.name)
+    }
+
+    /// Returns the path up to and with the member at `index`.
+    pub(crate) fn path(&self, index: usize) -> String {
+        let names: Vec<_> = self.members.iter().take(index + 1).map(|m| m.name.as_str()).collect();
+        names.join(".")
+    }
+}
+
+impl Token {
+    pub(crate) fn is_sign(&self, sign: char) -> bool {
+        self.kind == TokenKind::Sign(sign)
+    }
+}

@@ -1,0 +1,56 @@
+//! Publications as a batch: however many changes come together, one new set is published for them.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use batch_core::{BatchOf, BatchProcessor};
+
+use crate::LoadError;
+use crate::set::{Applied, Change, Set};
+use crate::stats::{Counters, Events, count};
+
+/// What readers, writers and the batcher of a store share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) set: ArcSwap<Set>,
+    pub(crate) capacity: usize,
+    pub(crate) totals: Arc<Counters>,
+    pub(crate) events: Events,
+}
+
+/// Applies changes to a copy of the set, one after the other, and publishes it once.
+///
+/// Each change is whole or not at all: one that fails leaves the copy as it was and keeps no other from
+/// being made.
+#[derive(Debug)]
+pub(crate) struct Publisher {
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl BatchProcessor for Publisher {
+    type Key = ();
+    type Item = Change;
+    type Output = Applied;
+    type Error = LoadError;
+
+    fn key(&self, _: &Change) {}
+
+    fn process(&self, (): &(), batch: BatchOf<Self>) {
+        let Shared { set, capacity, totals, events } = &*self.shared;
+        let mut draft = set.load_full();
+        let mut results = Vec::with_capacity(batch.items().len());
+        for change in batch.items() {
+            results.push(draft.apply(change, *capacity, totals).map(|(next, applied)| {
+                draft = Arc::new(next);
+                count(&events.evictions, applied.evicted);
+                applied
+            }));
+        }
+        if results.iter().any(Result::is_ok) {
+            set.store(draft);
+            count(&events.publications, 1);
+        }
+        // Published first: who has the answer finds the change made.
+        batch.resolve_all(results);
+    }
+}

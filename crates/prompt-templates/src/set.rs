@@ -1,0 +1,254 @@
+//! All templates of a store at one moment, and how a change makes the next moment of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::compiled::Compiled;
+use crate::linked::{Linked, Lookup};
+use crate::prompt::Prompt;
+use crate::sieve::Sieve;
+use crate::stats::Counters;
+use crate::{Error, ErrorKind, LoadError};
+
+/// Never changed once it is published; every template in it has all it includes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Set {
+    entries: BTreeMap<Arc<str>, Entry>,
+    /// The names that were compiled by call.
+    sieve: Sieve,
+    /// The number of the last new text.
+    version: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    linked: Arc<Linked>,
+    /// Used since the hand of the sieve came by.
+    mark: Arc<AtomicBool>,
+    /// Came from the folder and is never evicted.
+    is_resident: bool,
+}
+
+/// A change that is made whole or not at all.
+#[derive(Debug)]
+pub(crate) enum Change {
+    Compile(Arc<Compiled>),
+    /// Everything that the folder holds now.
+    Load(Vec<Arc<Compiled>>),
+    Remove(Arc<str>),
+    Clear,
+}
+
+/// What a change did.
+#[derive(Debug, Default)]
+pub(crate) struct Applied {
+    /// The prompt of a compile.
+    pub(crate) prompt: Option<Prompt>,
+    pub(crate) loaded: usize,
+    pub(crate) changed: usize,
+    pub(crate) removed: usize,
+    pub(crate) evicted: usize,
+}
+
+impl Set {
+    /// Returns a prompt, and marks it as used.
+    pub(crate) fn get(&self, name: &str) -> Option<Prompt> {
+        let entry = self.entries.get(name)?;
+        // A mark that is there is not written again: readers share the line.
+        if !entry.mark.load(Ordering::Relaxed) {
+            entry.mark.store(true, Ordering::Relaxed);
+        }
+        Some(Prompt { linked: Arc::clone(&entry.linked) })
+    }
+
+    /// Returns a template without marking it as used.
+    pub(crate) fn peek(&self, name: &str) -> Option<&Arc<Linked>> {
+        self.entries.get(name).map(|entry| &entry.linked)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Linked>> {
+        self.entries.values().map(|entry| &entry.linked)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(crate) fn called(&self) -> usize {
+        self.sieve.len()
+    }
+
+    /// Returns the set that a change makes of this one.
+    pub(crate) fn apply(
+        &self,
+        change: &Change,
+        capacity: usize,
+        totals: &Arc<Counters>,
+    ) -> Result<(Self, Applied), LoadError> {
+        let mut next = Self::clone(self);
+        let mut applied = Applied::default();
+        match change {
+            Change::Compile(compiled) => {
+                let name = &compiled.name;
+                let is_resident = self.entries.get(name).is_some_and(|entry| entry.is_resident);
+                let is_new = self.peek(name).is_none_or(|old| old.root.text != compiled.text);
+                if is_new {
+                    next.replace(&[(compiled, is_resident)], &BTreeSet::new(), totals)?;
+                    applied.changed = 1;
+                }
+                if !is_resident {
+                    next.sieve.insert(name);
+                    applied.evicted = next.evict(name, capacity);
+                }
+                applied.prompt = next
+                    .entries
+                    .get(name)
+                    .map(|entry| Prompt { linked: Arc::clone(&entry.linked) });
+            }
+            Change::Load(all) => {
+                let names: BTreeSet<_> = all.iter().map(|compiled| &*compiled.name).collect();
+                let gone = |(name, entry): (&Arc<str>, &Entry)| {
+                    (entry.is_resident && !names.contains(&**name)).then(|| Arc::clone(name))
+                };
+                let gone: BTreeSet<_> = self.entries.iter().filter_map(gone).collect();
+                let is_new = |compiled: &&Arc<Compiled>| {
+                    self.entries.get(&compiled.name).is_none_or(|entry| {
+                        let old = &entry.linked.root;
+                        !entry.is_resident || old.text != compiled.text || old.path != compiled.path
+                    })
+                };
+                let new: Vec<_> = all.iter().filter(is_new).map(|c| (c, true)).collect();
+                next.replace(&new, &gone, totals)?;
+                for name in names {
+                    next.sieve.remove(name);
+                }
+                applied = Applied {
+                    loaded: all.len(),
+                    changed: new.len(),
+                    removed: gone.len(),
+                    ..Applied::default()
+                };
+            }
+            Change::Remove(name) => {
+                if self.entries.contains_key(name) {
+                    self.check_unused(name)?;
+                    next.replace(&[], &BTreeSet::from([Arc::clone(name)]), totals)?;
+                    next.sieve.remove(name);
+                    applied.removed = 1;
+                }
+            }
+            Change::Clear => {
+                applied.removed = self.entries.len();
+                next = Self { version: self.version, ..Self::default() };
+            }
+        }
+        Ok((next, applied))
+    }
+
+    /// Puts templates in and takes others out, and links again whatever includes one of them.
+    fn replace(
+        &mut self,
+        new: &[(&Arc<Compiled>, bool)],
+        gone: &BTreeSet<Arc<str>>,
+        totals: &Arc<Counters>,
+    ) -> Result<(), LoadError> {
+        let overlay: BTreeMap<_, _> = new.iter().map(|(c, _)| (&*c.name, *c)).collect();
+        let is_touched = |name: &str| overlay.contains_key(name) || gone.contains(name);
+        let residents: BTreeMap<_, _> =
+            new.iter().map(|(c, resident)| (&*c.name, *resident)).collect();
+        let draft = Draft { entries: &self.entries, overlay: &overlay, gone };
+        let mut version = self.version;
+        let mut linked: Vec<(Arc<Linked>, Option<bool>)> = Vec::new();
+        let mut errors = Vec::new();
+        let mut link = |root: &Arc<Compiled>, version, counters: &_, is_resident| match Linked::new(
+            root, &draft, version, counters,
+        ) {
+            Ok(one) => linked.push((Arc::new(one), is_resident)),
+            Err(error) => errors.push(error),
+        };
+        for (compiled, _) in new {
+            version += 1;
+            // Counts go on over the versions of a name.
+            let counters = match self.peek(&compiled.name) {
+                Some(old) => Arc::clone(&old.counters),
+                None => Arc::new(Counters::part_of(totals)),
+            };
+            link(compiled, version, &counters, residents.get(&*compiled.name).copied());
+        }
+        for (name, entry) in &self.entries {
+            let old = &entry.linked;
+            if !is_touched(name) && old.partials().any(|partial| is_touched(&partial.name)) {
+                link(&old.root, old.version, &old.counters, None);
+            }
+        }
+        if !errors.is_empty() {
+            errors.sort_by_key(|error| (error.file().map(std::path::Path::to_owned), error.line()));
+            return Err(LoadError::new(errors));
+        }
+        self.version = version;
+        self.entries.retain(|name, _| !gone.contains(name));
+        for (linked, is_resident) in linked {
+            let old = self.entries.get(&linked.root.name);
+            let entry = Entry {
+                mark: old.map_or_else(Arc::default, |old| Arc::clone(&old.mark)),
+                is_resident: is_resident.unwrap_or_else(|| old.is_some_and(|old| old.is_resident)),
+                linked,
+            };
+            self.entries.insert(Arc::clone(&entry.linked.root.name), entry);
+        }
+        Ok(())
+    }
+
+    fn check_unused(&self, name: &str) -> Result<(), LoadError> {
+        let includes = |linked: &&Arc<Linked>| linked.root.includes.iter().any(|i| i.name == name);
+        let users: Vec<_> = self.iter().filter(includes).map(|user| &*user.root.name).collect();
+        if users.is_empty() {
+            return Ok(());
+        }
+        let message = format!("'{name}' is included by '{}'", users.join("', '"));
+        Err(Error::new(ErrorKind::InUse, message).named(name).help("remove those first").into())
+    }
+
+    /// Evicts down to the capacity; returns how many. `newest` stays, and so does what is included.
+    fn evict(&mut self, newest: &str, capacity: usize) -> usize {
+        let mut evicted = 0;
+        while self.sieve.len() > capacity {
+            let Self { entries, sieve, .. } = self;
+            let included: BTreeSet<_> = entries
+                .values()
+                .flat_map(|e| e.linked.partials().map(|p| Arc::clone(&p.name)))
+                .collect();
+            let is_pinned = |name: &str| name == newest || included.contains(name);
+            let take_mark = |name: &str| {
+                entries.get(name).is_some_and(|entry| entry.mark.swap(false, Ordering::Relaxed))
+            };
+            let Some(victim) = sieve.evict(is_pinned, take_mark) else { break };
+            self.entries.remove(&victim);
+            evicted += 1;
+        }
+        evicted
+    }
+}
+
+/// A set as it will be.
+struct Draft<'d> {
+    entries: &'d BTreeMap<Arc<str>, Entry>,
+    overlay: &'d BTreeMap<&'d str, &'d Arc<Compiled>>,
+    gone: &'d BTreeSet<Arc<str>>,
+}
+
+impl Lookup for Draft<'_> {
+    fn find(&self, name: &str) -> Option<&Arc<Compiled>> {
+        if let Some(compiled) = self.overlay.get(name) {
+            return Some(compiled);
+        }
+        let entry = self.entries.get(name).filter(|_| !self.gone.contains(name))?;
+        Some(&entry.linked.root)
+    }
+
+    fn names(&self) -> Vec<&str> {
+        let old = self.entries.keys().filter(|name| !self.gone.contains(*name)).map(|name| &**name);
+        old.chain(self.overlay.keys().copied()).collect::<BTreeSet<_>>().into_iter().collect()
+    }
+}

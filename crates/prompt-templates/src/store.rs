@@ -1,0 +1,341 @@
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use arc_swap::ArcSwap;
+use batch_core::{BatchError, Batcher};
+
+use crate::compiled::Compiled;
+use crate::linked::Linked;
+use crate::publish::{Publisher, Shared};
+use crate::set::{Applied, Change, Set};
+use crate::stats::{Counters, Events, count};
+use crate::{Context, Error, ErrorKind, LoadError, Message, Prompt, Stats, TemplateStats};
+
+/// Changes that share one publication.
+const MAX_BATCH: usize = 1_000;
+
+/// Templates compiled by call, unless the builder says otherwise.
+const DEFAULT_CAPACITY: usize = 100;
+
+/// Settings of a store.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Builder {
+    capacity: usize,
+}
+
+impl Builder {
+    /// Sets how many templates that were compiled by call are kept. The default, also for 0, is 100.
+    ///
+    /// Over it, one that has not been used for long goes (the SIEVE order). Templates of the folder and
+    /// templates that others include never go, and a [`Prompt`] that is held goes on rendering.
+    pub fn capacity(mut self, templates: usize) -> Self {
+        self.capacity = if templates == 0 { DEFAULT_CAPACITY } else { templates };
+        self
+    }
+
+    /// Returns an empty store.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Store`] if the batcher of the publications cannot be set up.
+    pub fn build(self) -> Result<Prompts, Error> {
+        self.open(None)
+    }
+
+    /// Returns a store with the templates of a folder; see [`Prompts::load_dir`].
+    ///
+    /// # Errors
+    ///
+    /// Everything that is wrong with the folder and the files in it.
+    pub fn load_dir(self, dir: impl AsRef<Path>) -> Result<Prompts, LoadError> {
+        let prompts = self.open(Some(dir.as_ref().to_owned()))?;
+        prompts.reload()?;
+        Ok(prompts)
+    }
+
+    fn open(self, dir: Option<PathBuf>) -> Result<Prompts, Error> {
+        let shared = Arc::new(Shared {
+            set: ArcSwap::from_pointee(Set::default()),
+            capacity: self.capacity,
+            totals: Arc::new(Counters::default()),
+            events: Events::default(),
+        });
+        let publisher = Publisher { shared: Arc::clone(&shared) };
+        let batcher = Batcher::builder(publisher)
+            .inline()
+            .max_batch_items(MAX_BATCH)
+            .max_block(None)
+            .history(0)
+            .build()
+            .map_err(|error| Error::new(ErrorKind::Store, error.to_string()))?;
+        Ok(Prompts { shared, batcher, dir: dir.map(Arc::from) })
+    }
+}
+
+/// What a load of the folder did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Reload {
+    /// Templates in the folder.
+    pub loaded: usize,
+    /// Those that are new or have a new text; the others were not compiled again.
+    pub changed: usize,
+    /// Templates that are no longer there.
+    pub removed: usize,
+}
+
+/// A store of compiled prompts.
+///
+/// Clones are the same store. Readers never wait: they work on a set of templates that nothing changes,
+/// and a change publishes a new one. Whoever holds a [`Prompt`] keeps the version it has.
+///
+/// ```
+/// use prompt_templates::{Context, Prompts};
+///
+/// let prompts = Prompts::builder().build()?;
+/// prompts.compile("greet", "Hello, {{ name }}!")?;
+/// let text = prompts.render("greet", Context::new().set("name", "Ada")?)?;
+/// assert_eq!(text, "Hello, Ada!");
+/// # Ok::<(), prompt_templates::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Prompts {
+    shared: Arc<Shared>,
+    batcher: Batcher<Publisher>,
+    dir: Option<Arc<Path>>,
+}
+
+impl Prompts {
+    /// Returns a builder with the defaults: 100 templates by call, no folder.
+    pub fn builder() -> Builder {
+        Builder { capacity: DEFAULT_CAPACITY }
+    }
+
+    /// Returns a store with every `NAME.prompt.md` under a folder.
+    ///
+    /// The name of `a/b.prompt.md` is `a/b`. A file whose name begins with `_` is a partial: it can be
+    /// included under its name, with the `_`, and is left out of [`names`](Self::names). Hidden files
+    /// and other endings are passed over; links to folders are not followed.
+    ///
+    /// # Errors
+    ///
+    /// Everything that is wrong with the folder and the files in it.
+    pub fn load_dir(dir: impl AsRef<Path>) -> Result<Self, LoadError> {
+        Self::builder().load_dir(dir)
+    }
+
+    /// Reads the folder again, and publishes what has changed. Blocks on reading the files.
+    ///
+    /// It is all or nothing: if one file is bad, the templates stay what they were.
+    ///
+    /// # Errors
+    ///
+    /// Everything that is wrong with the folder and the files in it, also with templates compiled by
+    /// call that include one of them; [`ErrorKind::Io`] if the store has no folder.
+    pub fn reload(&self) -> Result<Reload, LoadError> {
+        let result = self.try_reload();
+        let events = &self.shared.events;
+        count(if result.is_ok() { &events.reloads } else { &events.reload_failures }, 1);
+        result
+    }
+
+    fn try_reload(&self) -> Result<Reload, LoadError> {
+        let Some(dir) = &self.dir else {
+            return Err(Error::new(ErrorKind::Io, "the store has no folder to load").into());
+        };
+        let set = self.shared.set.load_full();
+        let read =
+            crate::load::read_dir(dir, |name| set.peek(name).map(|old| Arc::clone(&old.root)));
+        count(&self.shared.events.compiles, read.compiled);
+        if !read.errors.is_empty() {
+            return Err(LoadError::new(read.errors));
+        }
+        let applied = self.publish(Change::Load(read.templates))?;
+        let Applied { loaded, changed, removed, .. } = applied;
+        Ok(Reload { loaded, changed, removed })
+    }
+
+    /// Compiles a text under a name, and publishes it.
+    ///
+    /// If the name has this very text already (compared byte for byte), that prompt is returned and
+    /// nothing is compiled. Another text is a new version, also of templates that include this one. If
+    /// it does not compile, the old version stays.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the text, or with a template that includes it and does not go with it.
+    pub fn compile(&self, name: &str, text: &str) -> Result<Prompt, Error> {
+        if let Some(prompt) = self.get(name).filter(|prompt| prompt.text() == text) {
+            prompt.linked.counters.hit();
+            return Ok(prompt);
+        }
+        let events = &self.shared.events;
+        // Compiled by the caller, outside of the batch that only publishes.
+        let compiled = Compiled::new(name, None, text);
+        count(&events.compiles, usize::from(compiled.is_ok()));
+        let applied = compiled
+            .map_err(LoadError::from)
+            .and_then(|compiled| self.publish(Change::Compile(Arc::new(compiled))));
+        let applied = applied.map_err(|errors| {
+            count(&events.compile_failures, 1);
+            first(errors)
+        })?;
+        applied.prompt.ok_or_else(|| Error::new(ErrorKind::Store, "the publication gave no prompt"))
+    }
+
+    /// Compiles a text, unless it is compiled already, and renders it.
+    ///
+    /// # Errors
+    ///
+    /// As for [`compile`](Self::compile) and [`Prompt::render`].
+    pub fn compile_and_render(
+        &self,
+        name: &str,
+        text: &str,
+        context: &Context,
+    ) -> Result<String, Error> {
+        self.compile(name, text)?.render(context)
+    }
+
+    /// Returns the present version of a template.
+    pub fn get(&self, name: &str) -> Option<Prompt> {
+        self.shared.set.load().get(name)
+    }
+
+    /// Renders the present version of a template as one text; see [`Prompt::render`].
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::NotFound`], and as for [`Prompt::render`].
+    pub fn render(&self, name: &str, context: &Context) -> Result<String, Error> {
+        self.find(name)?.render(context)
+    }
+
+    /// Renders the present version of a template as messages; see [`Prompt::messages`].
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::NotFound`], and as for [`Prompt::messages`].
+    pub fn messages(&self, name: &str, context: &Context) -> Result<Vec<Message>, Error> {
+        self.find(name)?.messages(context)
+    }
+
+    fn find(&self, name: &str) -> Result<Prompt, Error> {
+        self.get(name).ok_or_else(|| {
+            let names = self.names();
+            let names = names.iter().map(String::as_str);
+            Error::unknown(ErrorKind::NotFound, "template", name, names)
+        })
+    }
+
+    /// Returns whether there is a template of this name. Does not count as a use of it.
+    pub fn contains(&self, name: &str) -> bool {
+        self.shared.set.load().peek(name).is_some()
+    }
+
+    /// Returns the names of all templates that are no partials, in order.
+    pub fn names(&self) -> Vec<String> {
+        let set = self.shared.set.load();
+        let names = set.iter().map(|linked| &*linked.root.name);
+        names.filter(|name| !is_partial(name)).map(str::to_owned).collect()
+    }
+
+    /// Returns the number of templates, partials included.
+    pub fn len(&self) -> usize {
+        self.shared.set.load().len()
+    }
+
+    /// Returns whether there is no template.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Removes a template; returns whether it was there. A reload brings one of the folder back.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InUse`] if others include it.
+    pub fn remove(&self, name: &str) -> Result<bool, Error> {
+        let applied = self.publish(Change::Remove(name.into())).map_err(first)?;
+        Ok(applied.removed > 0)
+    }
+
+    /// Removes all templates; a reload brings those of the folder back.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Store`] if the store cannot publish.
+    pub fn clear(&self) -> Result<(), Error> {
+        self.publish(Change::Clear).map(drop).map_err(first)
+    }
+
+    /// Returns the figures of the store.
+    pub fn stats(&self) -> Stats {
+        let Shared { set, capacity, totals, events } = &*self.shared;
+        let set = set.load();
+        let read = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+        Stats {
+            templates: set.len(),
+            called: set.called(),
+            capacity: *capacity,
+            compiles: read(&events.compiles),
+            compile_failures: read(&events.compile_failures),
+            hits: totals.hits(),
+            renders: totals.renders(),
+            render_failures: totals.failures(),
+            avg_render: totals.avg_render(),
+            evictions: read(&events.evictions),
+            publications: read(&events.publications),
+            reloads: read(&events.reloads),
+            reload_failures: read(&events.reload_failures),
+        }
+    }
+
+    /// Returns the figures of one template.
+    pub fn template_stats(&self, name: &str) -> Option<TemplateStats> {
+        self.shared.set.load().peek(name).map(|linked| figures(linked))
+    }
+
+    /// Returns the figures of all templates, partials included, ordered by name.
+    pub fn all_template_stats(&self) -> Vec<TemplateStats> {
+        self.shared.set.load().iter().map(|linked| figures(linked)).collect()
+    }
+
+    /// Has a change made, together with those of other threads that come at the same time.
+    fn publish(&self, change: Change) -> Result<Applied, LoadError> {
+        let lost = |error: &dyn std::fmt::Display| {
+            LoadError::from(Error::new(ErrorKind::Store, format!("nothing was published: {error}")))
+        };
+        let ticket = self.batcher.submit(change).map_err(|error| lost(&error))?;
+        ticket.wait().map_err(|error| match error {
+            BatchError::Failed(errors) => LoadError::clone(&errors),
+            other => lost(&other),
+        })
+    }
+}
+
+/// Returns whether a name is that of a partial: its last part begins with `_`.
+pub(crate) fn is_partial(name: &str) -> bool {
+    name.rsplit('/').next().is_some_and(|last| last.starts_with('_'))
+}
+
+fn first(errors: LoadError) -> Error {
+    let first = errors.into_errors().into_iter().next();
+    first.unwrap_or_else(|| Error::new(ErrorKind::Store, "nothing was published"))
+}
+
+fn figures(linked: &Linked) -> TemplateStats {
+    let Linked { root, version, counters, .. } = linked;
+    TemplateStats {
+        name: root.name.to_string(),
+        version: *version,
+        compile_time: root.compile_time,
+        compiled_at: root.made_at,
+        renders: counters.renders(),
+        render_failures: counters.failures(),
+        hits: counters.hits(),
+        avg_render: counters.avg_render(),
+    }
+}

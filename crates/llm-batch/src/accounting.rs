@@ -56,20 +56,6 @@ impl Accounting {
         let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
         self.calls_saved = signed(self.requests) - signed(self.submissions);
     }
-
-    pub(crate) fn add(&mut self, other: &Accounting) {
-        self.requests += other.requests;
-        self.succeeded += other.succeeded;
-        self.failed += other.failed;
-        self.pending += other.pending;
-        self.batches += other.batches;
-        self.submissions += other.submissions;
-        self.http_calls += other.http_calls;
-        self.input_tokens += other.input_tokens;
-        self.output_tokens += other.output_tokens;
-        self.possibly_paid_twice += other.possibly_paid_twice;
-        self.settle();
-    }
 }
 
 /// What a run came to, request by request.

@@ -37,6 +37,10 @@ impl BaseUrl {
         Ok(BaseUrl(text.trim_end_matches('/').to_owned()))
     }
 
+    pub(crate) fn is_encrypted(&self) -> bool {
+        self.0.starts_with("https:")
+    }
+
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }

@@ -1,6 +1,6 @@
 //! The second half of a pass: wait for the batches and bring their results home.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::mem;
 use std::ops::ControlFlow;
 use std::time::Instant;
@@ -78,13 +78,13 @@ impl Session<'_> {
         let wanted = entries(&ids, &before, self.requests);
         let (engine, call) = (self.engine, self.call);
         let mut fault = None;
-        let mut seen = BTreeSet::new();
+        let mut seen = vec![false; open.size];
         let mut sink = |custom_id: &str, outcome: Result<Answer, RequestError>| {
             let Some(seq) = seq_of(&open.nonce, custom_id).filter(|seq| *seq < open.size) else {
                 self.stray += 1;
                 return ControlFlow::Continue(());
             };
-            if !seen.insert(seq) {
+            if mem::replace(&mut seen[seq], true) {
                 self.stray += 1;
                 return ControlFlow::Continue(());
             }

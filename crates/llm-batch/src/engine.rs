@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -33,6 +34,7 @@ pub(crate) struct Engine {
     active: Mutex<HashSet<String>>,
     idle: Condvar,
     totals: Mutex<Accounting>,
+    http_calls: AtomicU64,
 }
 
 /// Who asks.
@@ -62,6 +64,7 @@ impl Engine {
             active: Mutex::default(),
             idle: Condvar::new(),
             totals: Mutex::default(),
+            http_calls: AtomicU64::new(0),
         }
     }
 
@@ -70,7 +73,16 @@ impl Engine {
     }
 
     pub(crate) fn accounting(&self) -> Accounting {
-        self.totals.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let mut totals = self.totals.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        totals.http_calls = self.http_calls.load(Ordering::Relaxed);
+        totals
+    }
+
+    /// Changes the totals. Called before anybody can learn of what is counted.
+    pub(crate) fn tally(&self, change: impl FnOnce(&mut Accounting)) {
+        let mut totals = self.totals.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut totals);
+        totals.settle();
     }
 
     /// Brings every request to its outcome, as far as that is possible now. `on_outcome` gets
@@ -91,18 +103,10 @@ impl Engine {
                 });
             }
         }
-        let call = Call::within(self.settings.timeout, &self.settings.stop);
+        let call = Call::within(self.settings.timeout, &self.settings.stop, &self.http_calls);
         let mut session = Session::new(self, &call, requests, on_outcome);
         let worked = session.work(prepared, mode);
-        let run = session.finish(worked);
-        let counted = match &run {
-            Ok(run) => Some(run),
-            Err(error) => error.run(),
-        };
-        if let Some(run) = counted {
-            self.totals.lock().unwrap_or_else(PoisonError::into_inner).add(&run.accounting);
-        }
-        run
+        session.finish(worked)
     }
 
     fn prepare(&self, request: &Request) -> Result<Prepared, RequestError> {

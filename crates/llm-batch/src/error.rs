@@ -124,6 +124,11 @@ pub enum PendingReason {
     TimedOut,
     /// [`Stop::stop`](crate::Stop::stop) was called.
     Stopped,
+    /// The state folder could not be written any more.
+    State {
+        /// Which file, and why not.
+        problem: String,
+    },
     /// The provider refuses to tell about a batch it took, for example because the key changed.
     Refused {
         /// The provider's batch.
@@ -138,6 +143,7 @@ impl fmt::Display for PendingReason {
         match self {
             PendingReason::TimedOut => f.write_str("the time-out has passed"),
             PendingReason::Stopped => f.write_str("interrupted"),
+            PendingReason::State { problem } => f.write_str(problem),
             PendingReason::Refused { batch_id, message } => {
                 write!(f, "the provider does not tell about batch `{batch_id}`: {message}")
             }

@@ -2,22 +2,28 @@
 
 use std::fmt;
 use std::io::{self, Read};
+use std::mem;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use secrecy::{ExposeSecret, SecretString};
 use ureq::http::header::{HeaderMap, HeaderName, HeaderValue};
-use ureq::http::{Request, StatusCode};
-use ureq::{Agent, SendBody};
+use ureq::http::{Request, Response, StatusCode};
+use ureq::{Agent, Body, BodyReader, SendBody};
 
 use crate::base_url::BaseUrl;
 use crate::provider::{Call, CallError};
+use crate::stop::Hooked;
 
+const USER_AGENT: &str = concat!("llm-batch/", env!("CARGO_PKG_VERSION"));
 const CONNECT: Duration = Duration::from_secs(30);
 /// The longest a create may take. The provider answers when it has read and stored the whole body.
 const CREATE: Duration = Duration::from_mins(10);
 const POLL: Duration = Duration::from_mins(1);
 /// The longest pause within a download.
 const SILENCE: Duration = Duration::from_mins(1);
+/// Connections that are kept open between polls.
+const KEPT: usize = 4;
 const MAX_HEADER: usize = 64 * 1024;
 const MAX_ERROR: u64 = 64 * 1024;
 const MAX_OBJECT: u64 = 1024 * 1024;
@@ -28,7 +34,7 @@ pub(crate) struct Http {
     key: SecretString,
     headers: HeaderMap,
     creates: Agent,
-    reads: Agent,
+    reads: Arc<Mutex<Agent>>,
 }
 
 /// What a server answered, its body read whole up to a cap.
@@ -58,24 +64,11 @@ impl fmt::Debug for Http {
 impl Http {
     /// `headers` go with every call; those with the key in them must be marked sensitive.
     pub(crate) fn new(base: BaseUrl, key: SecretString, headers: HeaderMap) -> Http {
-        let https_only = base.as_str().starts_with("https:");
-        let agent = |idle: usize| -> Agent {
-            Agent::config_builder()
-                .http_status_as_error(false)
-                .https_only(https_only)
-                .proxy(None)
-                .max_redirects(0)
-                .max_redirects_will_error(false)
-                .max_idle_connections(idle)
-                .max_idle_connections_per_host(idle)
-                .max_response_header_size(MAX_HEADER)
-                .timeout_connect(Some(CONNECT))
-                .build()
-                .into()
-        };
         // A kept connection may be closed by the server just when a create is written to it;
         // then nobody can tell whether it was read. So a create always gets a new one.
-        Http { base, key, headers, creates: agent(0), reads: agent(4) }
+        let creates = agent(&base, 0);
+        let reads = Arc::new(Mutex::new(agent(&base, KEPT)));
+        Http { base, key, headers, creates, reads }
     }
 
     pub(crate) fn base(&self) -> &BaseUrl {
@@ -115,45 +108,49 @@ impl Http {
 
     /// Reads one small object.
     pub(crate) fn get(&self, path: &str, call: &Call<'_>) -> Result<Vec<u8>, CallError> {
-        let (status, response) = self.open(path, POLL.min(call.time_left()), call)?;
+        let (response, _hooked) = self.open(path, POLL.min(call.time_left()), call)?;
         let reply = reply(response, |text| self.scrub(text));
-        if status != StatusCode::OK {
+        if reply.status != StatusCode::OK {
             return Err(self.refusal(&reply));
         }
         reply.body.map_err(CallError::passing)
     }
 
     /// Opens a download of any length.
-    pub(crate) fn download(
-        &self,
-        path: &str,
-        call: &Call<'_>,
-    ) -> Result<impl Read + use<>, CallError> {
-        let (status, response) = self.open(path, call.time_left(), call)?;
-        if status != StatusCode::OK {
+    pub(crate) fn download(&self, path: &str, call: &Call<'_>) -> Result<Download, CallError> {
+        let (response, hooked) = self.open(path, call.time_left(), call)?;
+        if response.status() != StatusCode::OK {
             return Err(self.refusal(&reply(response, |text| self.scrub(text))));
         }
-        Ok(response.into_body().into_reader())
+        Ok(Download { body: response.into_body().into_reader(), _hooked: hooked })
     }
 
+    /// Sends a GET. It and the reading of its answer are broken off when somebody stops the call,
+    /// as long as what is returned beside the answer lives.
     fn open(
         &self,
         path: &str,
         timeout: Duration,
         call: &Call<'_>,
-    ) -> Result<(StatusCode, ureq::http::Response<ureq::Body>), CallError> {
+    ) -> Result<(Response<Body>, Hooked), CallError> {
         let passing = |error: ureq::Error| CallError::passing(self.scrub(&error.to_string()));
         let request = self.request("GET", path).body(()).map_err(|e| passing(e.into()))?;
-        let request = self
-            .reads
+        let reads = self.reads.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let request = reads
             .configure_request(request)
             .timeout_global(Some(timeout))
             .timeout_recv_response(Some(POLL))
             .timeout_per_read(Some(SILENCE))
             .build();
+        let (current, base) = (Arc::clone(&self.reads), self.base.clone());
+        let hooked = call.on_stop(move || {
+            // An agent that was shut down stays so; who comes later gets a new one.
+            let mut current = current.lock().unwrap_or_else(PoisonError::into_inner);
+            mem::replace(&mut *current, agent(&base, KEPT)).shutdown();
+        });
         call.count_http();
-        let response = self.reads.run(request).map_err(passing)?;
-        Ok((response.status(), response))
+        let response = reads.run(request).map_err(passing)?;
+        Ok((response, hooked))
     }
 
     fn request(&self, method: &str, path: &str) -> ureq::http::request::Builder {
@@ -196,6 +193,34 @@ impl Http {
     }
 }
 
+/// The body of an answer, as it comes.
+pub(crate) struct Download {
+    body: BodyReader<'static>,
+    _hooked: Hooked,
+}
+
+impl Read for Download {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.body.read(buffer)
+    }
+}
+
+fn agent(base: &BaseUrl, kept_connections: usize) -> Agent {
+    Agent::config_builder()
+        .http_status_as_error(false)
+        .https_only(base.is_encrypted())
+        .proxy(None)
+        .user_agent(USER_AGENT)
+        .max_redirects(0)
+        .max_redirects_will_error(false)
+        .max_idle_connections(kept_connections)
+        .max_idle_connections_per_host(kept_connections)
+        .max_response_header_size(MAX_HEADER)
+        .timeout_connect(Some(CONNECT))
+        .build()
+        .into()
+}
+
 /// Returns a header that carries a secret and is never shown.
 pub(crate) fn secret_header(value: &str) -> Option<HeaderValue> {
     let mut value = HeaderValue::from_str(value).ok()?;
@@ -222,7 +247,7 @@ fn excerpt(text: &str) -> String {
     if printable.is_empty() { "no reason given".to_owned() } else { printable }
 }
 
-fn reply(response: ureq::http::Response<ureq::Body>, scrub: impl Fn(&str) -> String) -> Reply {
+fn reply(response: Response<Body>, scrub: impl Fn(&str) -> String) -> Reply {
     let status = response.status();
     let retry_after = retry_after(response.headers());
     let cap = if status.is_success() { MAX_OBJECT } else { MAX_ERROR };

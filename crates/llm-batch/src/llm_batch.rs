@@ -141,7 +141,11 @@ impl LlmBatch {
         self.batcher.close(Close::Drain, timeout)
     }
 
-    /// Returns the counts of everything done through this batcher, tickets and runs together.
+    /// Returns the counts of what was done through this batcher, tickets and runs together.
+    ///
+    /// Creates count where they are made, so one that an earlier process made is not in here. A
+    /// request that comes again counts again. What is counted is never behind what a ticket or
+    /// `on_outcome` has told.
     pub fn accounting(&self) -> Accounting {
         self.engine.accounting()
     }

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use crate::answer::{Answer, RequestError};
 use crate::request::Request;
-use crate::stop::Stop;
+use crate::stop::{Hooked, Stop};
 
 /// A service that takes many model requests at once and answers later.
 ///
@@ -176,13 +176,15 @@ pub struct Call<'a> {
     deadline: Instant,
     stop: &'a Stop,
     http_calls: AtomicU64,
+    /// Those of the whole batcher.
+    total: &'a AtomicU64,
 }
 
 impl<'a> Call<'a> {
-    pub(crate) fn within(timeout: Duration, stop: &'a Stop) -> Call<'a> {
+    pub(crate) fn within(timeout: Duration, stop: &'a Stop, total: &'a AtomicU64) -> Call<'a> {
         let now = Instant::now();
         let deadline = now.checked_add(timeout).unwrap_or_else(|| now + NEVER);
-        Call { deadline, stop, http_calls: AtomicU64::new(0) }
+        Call { deadline, stop, http_calls: AtomicU64::new(0), total }
     }
 
     pub(crate) fn deadline(&self) -> Instant {
@@ -202,6 +204,12 @@ impl<'a> Call<'a> {
     /// Counts one HTTP call.
     pub fn count_http(&self) {
         self.http_calls.fetch_add(1, Ordering::Relaxed);
+        self.total.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Has `hook` run when the call is to be broken off, as long as what is returned lives.
+    pub(crate) fn on_stop(&self, hook: impl FnOnce() + Send + 'static) -> Hooked {
+        self.stop.on_stop(hook)
     }
 
     pub(crate) fn http_calls(&self) -> u64 {

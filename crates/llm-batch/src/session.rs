@@ -23,6 +23,9 @@ pub(crate) struct Session<'s> {
     accounting: Accounting,
     pub(crate) stray: u64,
     pub(crate) call: &'s Call<'s>,
+    /// Creates begun and outcomes handed over in this pass.
+    created: usize,
+    told: usize,
     /// Records that carry a request of this pass.
     touched: BTreeSet<usize>,
     pub(crate) open: Vec<Open>,
@@ -52,6 +55,8 @@ impl<'s> Session<'s> {
             accounting: Accounting::default(),
             stray: 0,
             call,
+            created: 0,
+            told: 0,
             touched: BTreeSet::new(),
             open: Vec::new(),
             pending: None,
@@ -89,7 +94,13 @@ impl<'s> Session<'s> {
 
     /// Returns what the pass came to; `worked` says whether it was cut by a fault.
     pub(crate) fn finish(mut self, worked: Result<(), Error>) -> Result<Run, Error> {
-        worked?;
+        if let Err(error) = worked {
+            // With nothing sent and nothing told, it is as if the pass had not begun.
+            if self.created == 0 && self.told == 0 {
+                return Err(error);
+            }
+            self.pending = Some(PendingReason::State { problem: error.to_string() });
+        }
         let state = self.engine.state();
         for &at in &self.touched {
             self.accounting.submissions += 1;
@@ -100,6 +111,7 @@ impl<'s> Session<'s> {
         drop(state);
         for status in self.status.iter().filter(|status| !status.is_final()) {
             self.accounting.count(*status, None);
+            self.engine.tally(|totals| totals.count(*status, None));
         }
         self.accounting.http_calls = self.call.http_calls();
         self.accounting.settle();
@@ -224,6 +236,8 @@ impl<'s> Session<'s> {
         let delivered = Delivered::of(&outcome);
         self.status[index] = delivered.status;
         self.accounting.count(delivered.status, delivered.usage);
+        self.told += 1;
+        self.engine.tally(|totals| totals.count(delivered.status, delivered.usage));
         (self.on_outcome)(index, outcome);
         self.engine.state().deliver(&self.requests[index].id, delivered)
     }
@@ -261,10 +275,13 @@ impl<'s> Session<'s> {
         let waiting: BTreeMap<usize, usize> = piece.members.iter().copied().enumerate().collect();
         let at = self.engine.state().begin(intent)?;
         self.touched.insert(at);
+        self.created += 1;
+        self.engine.tally(|totals| totals.submissions += 1);
         let ids = custom_ids(&nonce, &waiting);
         let created = provider.create(&entries(&ids, &waiting, self.requests), self.call);
         let (code, kind, message, retryable) = match created {
             Ok(Created { batch_id, progress }) => {
+                self.engine.tally(|totals| totals.batches += 1);
                 let fate = Fate::Submitted { batch_id: batch_id.clone() };
                 self.engine.state().settle(at, fate)?;
                 let mut backoff = Backoff::new(self.engine.settings.poll_interval);

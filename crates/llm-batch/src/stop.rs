@@ -1,13 +1,15 @@
 //! A hand on the brake of a wait.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::fmt;
+use std::mem;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 /// Ends the waits of a run from another thread, for example one that receives signals.
 ///
 /// Clones share one state. A stopped run keeps its state folder and returns
 /// [`Error::Pending`](crate::Error::Pending); what was submitted goes on at the provider.
-/// A create that is on its way is let finish, because breaking it off would leave it unknown
+/// A poll or download is broken off; a create that is on its way is let finish, because breaking it off would leave it unknown
 /// whether it was taken.
 ///
 /// ```
@@ -23,8 +25,37 @@ pub struct Stop {
 
 #[derive(Debug, Default)]
 struct Shared {
-    stopped: Mutex<bool>,
+    state: Mutex<State>,
     changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    stopped: bool,
+    hooks: Vec<(u64, Hook)>,
+    next: u64,
+}
+
+type Hook = Box<dyn FnOnce() + Send>;
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("State").field("stopped", &self.stopped).finish_non_exhaustive()
+    }
+}
+
+/// Keeps a hook in place; dropping it takes the hook away.
+#[derive(Debug)]
+pub(crate) struct Hooked {
+    stop: Stop,
+    id: u64,
+}
+
+impl Drop for Hooked {
+    fn drop(&mut self) {
+        let mut state = self.stop.state();
+        state.hooks.retain(|(id, _)| *id != self.id);
+    }
 }
 
 impl Stop {
@@ -37,29 +68,54 @@ impl Stop {
     ///
     /// Takes a lock, so call it from a thread that receives signals, not from a signal handler.
     pub fn stop(&self) {
-        *self.shared.stopped.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        let hooks = {
+            let mut state = self.state();
+            state.stopped = true;
+            mem::take(&mut state.hooks)
+        };
         self.shared.changed.notify_all();
+        for (_, hook) in hooks {
+            hook();
+        }
     }
 
     /// Tells whether [`stop`](Stop::stop) was called.
     pub fn is_stopped(&self) -> bool {
-        *self.shared.stopped.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state().stopped
     }
 
     /// Waits until `until` or until stopped; tells whether it was stopped.
     pub(crate) fn wait_until(&self, until: Instant) -> bool {
-        let mut stopped = self.shared.stopped.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state();
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            if *stopped || left.is_zero() {
-                return *stopped;
+            if state.stopped || left.is_zero() {
+                return state.stopped;
             }
-            stopped = self
+            state = self
                 .shared
                 .changed
-                .wait_timeout(stopped, left)
+                .wait_timeout(state, left)
                 .unwrap_or_else(PoisonError::into_inner)
                 .0;
         }
+    }
+
+    /// Has `hook` run when somebody stops, for waits that are in other hands.
+    pub(crate) fn on_stop(&self, hook: impl FnOnce() + Send + 'static) -> Hooked {
+        let mut state = self.state();
+        let id = state.next;
+        state.next += 1;
+        if state.stopped {
+            drop(state);
+            hook();
+        } else {
+            state.hooks.push((id, Box::new(hook)));
+        }
+        Hooked { stop: self.clone(), id }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

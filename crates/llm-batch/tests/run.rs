@@ -279,7 +279,7 @@ fn a_request_that_cannot_be_sent_fails_alone() {
     let requests = [
         raw("other model", r#"{"model":"model-b"}"#),
         raw("no model", "{}"),
-        raw("no object", "[1]"),
+        raw("no object", r#"["model-a"]"#),
         raw("streams", r#"{"model":"model-a","stream":true}"#),
         chat("nobody asks", vec![Message::new(Role::System, "s")]),
         chat("late system", vec![Message::new(Role::User, "u"), Message::new(Role::System, "s")]),

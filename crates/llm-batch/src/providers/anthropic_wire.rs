@@ -104,9 +104,11 @@ struct RawParams<'r> {
 }
 
 fn check_raw(raw: &RawValue, model: &str) -> Result<(), RequestError> {
-    let params: RawParams<'_> = serde_json::from_str(raw.get()).map_err(|error| {
-        RequestError::invalid(format!("the body must be an object with a `model`: {error}"))
-    })?;
+    if !raw.get().trim_start().starts_with('{') {
+        return Err(RequestError::invalid("the body is no JSON object"));
+    }
+    let params: RawParams<'_> = serde_json::from_str(raw.get())
+        .map_err(|error| RequestError::invalid(format!("the body cannot be used: {error}")))?;
     if params.model != model {
         return Err(RequestError::invalid(format!(
             "the body asks for the model `{}` and the request for `{model}`",

@@ -75,11 +75,17 @@ impl Offline {
     ///
     /// [`Error::Setting`] when `dir` is no folder that can be read.
     pub fn open(dir: impl AsRef<Path>) -> Result<Offline, Error> {
-        let dir = dir.as_ref().to_owned();
+        let dir = dir.as_ref();
+        let unreadable = |error: io::Error| Error::Setting {
+            problem: format!(
+                "the folder of recorded answers `{}` cannot be read: {error}",
+                dir.display()
+            ),
+        };
+        // The same folder is the same provider, from wherever it is named.
+        let dir = dir.canonicalize().map_err(unreadable)?;
+        fs::read_dir(&dir).map_err(unreadable)?;
         let shown = dir.display().to_string();
-        fs::read_dir(&dir).map_err(|error| Error::Setting {
-            problem: format!("the folder of recorded answers `{shown}` cannot be read: {error}"),
-        })?;
         Ok(Offline { dir, shown })
     }
 

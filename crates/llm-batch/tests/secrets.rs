@@ -1,0 +1,181 @@
+//! The key goes to the provider and nowhere else.
+
+mod common;
+
+use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::{Faults, KEY, Place, Reply, Server, Sim, ask, builder, open, run};
+use llm_batch::providers::{Anthropic, AuthStyle};
+use llm_batch::{Error, LlmBatch};
+use serde_json::json;
+
+#[test]
+fn the_key_is_in_its_header_and_the_version_beside_it() {
+    let sim = Sim::start(Faults::default());
+    run(&open(&sim, &Place::new()), [ask("a")]).1.unwrap();
+    for seen in sim.server.seen() {
+        assert_eq!(seen.header("x-api-key"), Some(KEY));
+        assert_eq!(seen.header("authorization"), None);
+        assert_eq!(seen.header("anthropic-version"), Some("2023-06-01"));
+        assert_eq!(seen.header("anthropic-beta"), None);
+        assert!(!seen.path.contains(KEY));
+        assert!(!String::from_utf8_lossy(&seen.body).contains(KEY));
+    }
+}
+
+#[test]
+fn version_betas_and_auth_style_are_settings() {
+    let sim = Sim::start(Faults::default());
+    let provider = Anthropic::builder(KEY)
+        .base_url(&sim.server.url)
+        .api_version("2026-10-21")
+        .beta("one")
+        .beta("two")
+        .auth_style(AuthStyle::Bearer)
+        .build()
+        .unwrap();
+    let place = Place::new();
+    let llm = LlmBatch::builder(Arc::new(provider))
+        .state(place.state())
+        .poll_interval(Duration::from_millis(1))
+        .build()
+        .unwrap();
+    run(&llm, [ask("a")]).1.unwrap();
+    for seen in sim.server.seen() {
+        assert_eq!(seen.header("authorization"), Some(format!("Bearer {KEY}").as_str()));
+        assert_eq!(seen.header("x-api-key"), None);
+        assert_eq!(seen.header("anthropic-version"), Some("2026-10-21"));
+        assert_eq!(seen.header("anthropic-beta"), Some("one,two"));
+    }
+}
+
+#[test]
+fn redirects_are_never_followed() {
+    let bait = Server::start(|_| Reply::json(200, &json!({"id": "msgbatch_x"})));
+    for status in [301, 302, 303, 307, 308] {
+        let target = format!("{}/v1/messages/batches", bait.url);
+        let at_create = target.clone();
+        let sim = Sim::start(Faults {
+            create: Some(Box::new(move |nth, _| {
+                let reply = Reply::json(status, &json!({})).with_header("location", &at_create);
+                (nth == 0).then_some(reply)
+            })),
+            poll: Some(Box::new(move |_, _| {
+                Some(Reply::json(status, &json!({})).with_header("location", &target))
+            })),
+            ..Faults::default()
+        });
+        let place = Place::new();
+        let (first, _) = run(&open(&sim, &place), [ask("a")]);
+        assert!(first.iter().all(|(_, outcome)| outcome.is_err()));
+        let other = Place::new();
+        let (second, ended) = run(&open(&sim, &other), [ask("b")]);
+        assert!(second.is_empty());
+        assert!(matches!(ended, Err(Error::Pending { .. })), "{ended:?}");
+        assert_eq!(sim.creates(), 2);
+    }
+    assert!(bait.seen().is_empty());
+}
+
+#[test]
+fn results_are_read_from_the_base_url_whatever_the_provider_names() {
+    let bait = Server::start(|_| Reply::Drop);
+    for named in [
+        json!(format!("{}/v1/messages/batches/msgbatch_0/results", bait.url)),
+        json!(format!("{}@127.0.0.1:1/", bait.url)),
+        json!("/v1/messages/batches/msgbatch_0/results"),
+        json!("file:///etc/passwd"),
+        json!(17),
+        json!(null),
+    ] {
+        let sim = Sim::start(Faults {
+            poll: Some(Box::new(move |_, _| {
+                Some(Reply::json(
+                    200,
+                    &json!({"id": "msgbatch_0", "processing_status": "ended", "results_url": named}),
+                ))
+            })),
+            ..Faults::default()
+        });
+        let place = Place::new();
+        let (outcomes, ended) = run(&open(&sim, &place), [ask("a")]);
+        ended.unwrap();
+        common::assert_answered(&outcomes, &["a"]);
+        let last = sim.server.seen().pop().unwrap();
+        assert_eq!(last.path, "/v1/messages/batches/msgbatch_0/results");
+    }
+    assert!(bait.seen().is_empty());
+}
+
+#[test]
+fn the_key_is_in_no_output_error_or_file() {
+    let mut shown = Vec::new();
+    let echo = || Reply::error(400, KEY, &format!("the key {KEY} is wrong"));
+    for (create, poll) in [(true, false), (false, true), (false, false)] {
+        let sim = Sim::start(Faults {
+            create: Some(Box::new(move |_, _| create.then(echo))),
+            poll: Some(Box::new(move |_, _| poll.then(echo))),
+            ..Faults::default()
+        });
+        let place = Place::new();
+        let llm = open(&sim, &place);
+        let provider = Anthropic::builder(KEY).base_url(&sim.server.url);
+        shown.push(format!("{provider:?} {llm:?}"));
+        shown.push(format!("{:?}", provider.build().unwrap()));
+        let (outcomes, ended) = run(&llm, [ask("a")]);
+        shown.push(format!("{outcomes:?} {ended:?}"));
+        for (_, outcome) in &outcomes {
+            if let Err(error) = outcome {
+                shown.push(format!("{error} {}", error.kind()));
+            }
+        }
+        if let Err(error) = &ended {
+            shown.push(error.to_string());
+        }
+        for entry in fs::read_dir(place.state()).unwrap() {
+            shown.push(fs::read_to_string(entry.unwrap().path()).unwrap());
+        }
+    }
+    let shown = shown.join("\n");
+    assert!(shown.contains("the key [key] is wrong"), "{shown}");
+    assert!(!shown.contains("SECRET"), "{shown}");
+}
+
+#[test]
+fn keys_and_urls_that_cannot_be_used_are_refused_without_showing_the_key() {
+    for key in ["", "  ", "a\nb-SECRET", "a\u{0}SECRET"] {
+        let error = Anthropic::new(key).unwrap_err();
+        assert!(matches!(error, Error::Setting { .. }));
+        assert!(!error.to_string().contains("SECRET") && !format!("{error:?}").contains("SECRET"));
+    }
+    for url in ["http://api.example.com", "https://me:SECRET@api.example.com", "nonsense"] {
+        let error = Anthropic::builder(KEY).base_url(url).build().unwrap_err();
+        assert!(!error.to_string().contains("SECRET"), "{error}");
+    }
+    let error = Anthropic::builder(KEY).api_version("a\nb").build().unwrap_err();
+    assert!(error.to_string().contains("anthropic-version"), "{error}");
+}
+
+#[test]
+fn answers_of_any_length_are_read_up_to_a_cap_only() {
+    let long = || Reply::Full { status: 200, headers: Vec::new(), body: vec![b' '; 4 << 20] };
+    let sim = Sim::start(Faults {
+        create: Some(Box::new(move |_, _| Some(long()))),
+        ..Faults::default()
+    });
+    let place = Place::new();
+    let ended = run(&open(&sim, &place), [ask("a")]).1;
+    assert!(matches!(ended, Err(Error::Ambiguous { .. })), "{ended:?}");
+    let sim = Sim::start(Faults {
+        create: Some(Box::new(|_, _| {
+            Some(Reply::Full { status: 400, headers: Vec::new(), body: vec![b'x'; 4 << 20] })
+        })),
+        ..Faults::default()
+    });
+    let place = Place::new();
+    let llm = builder(&sim.server.url, &place.state()).build().unwrap();
+    let (outcomes, _) = run(&llm, [ask("a")]);
+    assert!(outcomes[0].1.as_ref().unwrap_err().to_string().len() < 1000);
+}

@@ -1,0 +1,275 @@
+//! Tickets: requests from any thread, each answer to its own requester.
+
+#![allow(clippy::unwrap_used, reason = "a helper of tests is not seen as a test")]
+
+mod common;
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use common::{Faults, Place, Reply, Sim, ask, builder, jsonl, open};
+use llm_batch::{BatchError, Error, Kind, LlmBatch, Request, RequestError};
+
+/// Long enough never to pass in a test: what is sent is sent for another reason.
+const NEVER: Duration = Duration::from_hours(1);
+
+fn lingering(sim: &Sim, place: &Place) -> LlmBatch {
+    builder(&sim.server.url, &place.state()).linger(NEVER).build().unwrap()
+}
+
+#[test]
+fn a_new_batcher_has_nothing_queued() {
+    let (sim, place) = (Sim::start(Faults::default()), Place::new());
+    let llm = open(&sim, &place);
+    assert_eq!(llm.stats().queued, 0);
+    assert_eq!(llm.accounting().requests, 0);
+    assert!(llm.history().is_empty());
+}
+
+#[test]
+fn requests_wait_for_company() {
+    let (sim, place) = (Sim::start(Faults::default()), Place::new());
+    let llm = lingering(&sim, &place);
+    let tickets: Vec<_> =
+        ["a", "b", "c", "d", "e"].into_iter().map(|id| llm.submit(ask(id)).unwrap()).collect();
+    assert_eq!(llm.stats().queued, 5);
+    assert_eq!(sim.creates(), 0);
+    assert!(llm.should_flush(Duration::ZERO) && !llm.should_flush(NEVER));
+    llm.flush().wait().unwrap();
+    assert_eq!(llm.stats().queued, 0);
+    assert!(!llm.should_flush(Duration::ZERO));
+    assert!(tickets.iter().all(llm_batch::Ticket::is_done));
+    assert_eq!(sim.creates(), 1);
+}
+
+#[test]
+fn a_full_batch_leaves_at_once() {
+    let (sim, place) = (Sim::start(Faults::default()), Place::new());
+    let llm = builder(&sim.server.url, &place.state()).linger(NEVER).max_items(5).build().unwrap();
+    let tickets: Vec<_> = (0..10).map(|at| llm.submit(ask(&at.to_string())).unwrap()).collect();
+    for (at, ticket) in tickets.into_iter().enumerate() {
+        let answer = ticket.wait().unwrap();
+        assert_eq!(answer.text.unwrap(), format!("answer to question {at}"));
+    }
+    llm.close(NEVER);
+    let counts = llm.accounting();
+    assert_eq!((counts.requests, counts.batches, counts.calls_saved), (10, 2, 8));
+    assert_eq!(llm.stats().items_per_call(), Some(5.0));
+    let past = llm.history();
+    assert_eq!(past.len(), 2);
+    assert!(past.iter().all(|batch| (batch.items, batch.completed, batch.failed) == (5, 5, 0)));
+}
+
+#[test]
+fn ten_go_together_by_default() {
+    let (sim, place) = (Sim::start(Faults::default()), Place::new());
+    let llm = lingering(&sim, &place);
+    let tickets: Vec<_> = (0..10).map(|at| llm.submit(ask(&at.to_string())).unwrap()).collect();
+    for ticket in tickets {
+        ticket.wait().unwrap();
+    }
+    assert_eq!(sim.creates(), 1);
+}
+
+#[test]
+fn kinds_and_models_never_share_a_batch() {
+    let (sim, place) = (Sim::start(Faults::default()), Place::new());
+    let llm = lingering(&sim, &place);
+    let mut tickets = Vec::new();
+    for at in 0..5 {
+        let kind = if at < 3 { Kind::Implementer } else { Kind::Judge };
+        tickets.push(llm.submit(ask(&at.to_string()).with_kind(kind)).unwrap());
+    }
+    let other = Request::prompt("5", "model-b", "question 5").with_kind(Kind::Judge);
+    tickets.push(llm.submit(other).unwrap());
+    llm.flush().wait().unwrap();
+    for (at, ticket) in tickets.into_iter().enumerate() {
+        assert_eq!(ticket.wait().unwrap().text.unwrap(), format!("answer to question {at}"));
+    }
+    let mut sizes: Vec<usize> =
+        sim.bodies().iter().map(|body| body["requests"].as_array().unwrap().len()).collect();
+    sizes.sort_unstable();
+    assert_eq!(sizes, [1, 2, 3]);
+    let mut keys: Vec<_> = llm.history().into_iter().map(|batch| batch.key).collect();
+    keys.sort();
+    assert_eq!(keys[0], (Kind::Implementer, "model-a".to_owned()));
+    assert_eq!(keys.len(), 3);
+}
+
+#[test]
+fn results_out_of_order_reach_the_thread_that_asked() {
+    let sim = Sim::start(Faults {
+        results: Some(Box::new(|_, mut lines| {
+            lines.reverse();
+            jsonl(&lines)
+        })),
+        ..Faults::default()
+    });
+    let place = Place::new();
+    let llm = builder(&sim.server.url, &place.state()).linger(Duration::ZERO).build().unwrap();
+    thread::scope(|scope| {
+        for thread in 0..8 {
+            let llm = &llm;
+            scope.spawn(move || {
+                for at in 0..5 {
+                    let id = format!("{thread}/{at}");
+                    let answer = llm.submit(ask(&id)).unwrap().wait().unwrap();
+                    assert_eq!(answer.text.unwrap(), format!("answer to question {id}"));
+                }
+            });
+        }
+    });
+    llm.close(NEVER);
+    assert_eq!(llm.accounting().succeeded, 40);
+    assert_eq!(llm.stats().completed, 40);
+}
+
+#[test]
+fn an_answer_does_not_wait_for_the_slowest_of_its_batch() {
+    let sim = Sim::start(Faults {
+        results: Some(Box::new(|nth, lines| match nth {
+            // The second line never comes in the first download, which hangs open.
+            0 => {
+                let announced = lines[0].len() + lines[1].len() + 2;
+                let body = format!("{}\n", lines[0]).into_bytes();
+                Reply::CutShort { body, announced }
+            }
+            _ => jsonl(&lines),
+        })),
+        ..Faults::default()
+    });
+    let place = Place::new();
+    let llm = lingering(&sim, &place);
+    let (one, two) = (llm.submit(ask("a")).unwrap(), llm.submit(ask("b")).unwrap());
+    let flush = llm.flush();
+    assert_eq!(one.wait().unwrap().text.unwrap(), "answer to question a");
+    assert_eq!(two.wait().unwrap().text.unwrap(), "answer to question b");
+    flush.wait().unwrap();
+}
+
+#[test]
+fn a_failed_batch_tells_every_requester() {
+    let sim = Sim::start(Faults {
+        create: Some(Box::new(|_, _| Some(Reply::error(400, "invalid_request_error", "no")))),
+        ..Faults::default()
+    });
+    let place = Place::new();
+    let llm = lingering(&sim, &place);
+    let tickets = ["a", "b"].map(|id| llm.submit(ask(id)).unwrap());
+    llm.flush().wait().unwrap();
+    for ticket in tickets {
+        let Err(BatchError::Failed(error)) = ticket.wait() else { panic!("an answer") };
+        assert!(matches!(*error, RequestError::Refused { status: Some(400), .. }));
+    }
+    assert_eq!(llm.history()[0].failed, 2);
+    assert_eq!(sim.creates(), 1);
+}
+
+#[test]
+fn a_request_without_an_id_gets_one_of_its_own() {
+    let (sim, place) = (Sim::start(Faults::default()), Place::new());
+    let llm = lingering(&sim, &place);
+    let tickets: Vec<_> = (0..9)
+        .map(|at| llm.submit(Request::prompt("", "model-a", format!("question {at}"))).unwrap())
+        .collect();
+    llm.flush().wait().unwrap();
+    for (at, ticket) in tickets.into_iter().enumerate() {
+        assert_eq!(ticket.wait().unwrap().text.unwrap(), format!("answer to question {at}"));
+    }
+    assert_eq!(sim.creates(), 1);
+}
+
+#[test]
+fn two_requests_of_one_id_are_not_both_sent() {
+    let (sim, place) = (Sim::start(Faults::default()), Place::new());
+    let llm = lingering(&sim, &place);
+    let [first, second] = ["a", "a"].map(|id| llm.submit(ask(id)).unwrap());
+    llm.flush().wait().unwrap();
+    assert_eq!(first.wait().unwrap().text.unwrap(), "answer to question a");
+    let Err(BatchError::Failed(error)) = second.wait() else { panic!("an answer") };
+    assert!(error.to_string().contains("in flight"), "{error}");
+    assert_eq!(sim.bodies()[0]["requests"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn an_id_with_another_content_fails_alone() {
+    let (sim, place) = (Sim::start(Faults::default()), Place::new());
+    let llm = lingering(&sim, &place);
+    let known = llm.submit(ask("a")).unwrap();
+    llm.flush().wait().unwrap();
+    known.wait().unwrap();
+    let changed = llm.submit(Request::prompt("a", "model-a", "another")).unwrap();
+    let fresh = llm.submit(ask("b")).unwrap();
+    llm.flush().wait().unwrap();
+    assert_eq!(fresh.wait().unwrap().text.unwrap(), "answer to question b");
+    let Err(BatchError::Failed(error)) = changed.wait() else { panic!("an answer") };
+    assert!(error.to_string().contains("`a`"), "{error}");
+    assert_eq!(sim.creates(), 2);
+}
+
+#[test]
+fn a_request_that_was_sent_before_gets_its_answer_without_a_second_create() {
+    let (sim, place) = (Sim::start(Faults::default()), Place::new());
+    for _ in 0..3 {
+        let llm = builder(&sim.server.url, &place.state()).linger(Duration::ZERO).build().unwrap();
+        let answer = llm.submit(ask("a")).unwrap().wait().unwrap();
+        assert_eq!(answer.text.unwrap(), "answer to question a");
+    }
+    assert_eq!(sim.creates(), 1);
+}
+
+#[test]
+fn a_ticket_whose_wait_ended_says_that_it_is_pending() {
+    let sim = Sim::start(Faults { running: usize::MAX, ..Faults::default() });
+    let place = Place::new();
+    let llm = builder(&sim.server.url, &place.state())
+        .linger(Duration::ZERO)
+        .timeout(Duration::from_millis(300))
+        .build()
+        .unwrap();
+    let Err(BatchError::Failed(error)) = llm.submit(ask("a")).unwrap().wait() else {
+        panic!("an answer")
+    };
+    assert!(matches!(&*error, RequestError::Pending { state } if *state == place.state()));
+    assert_eq!(sim.creates(), 1);
+}
+
+#[test]
+fn closing_sends_what_waits_and_refuses_what_comes_later() {
+    let (sim, place) = (Sim::start(Faults::default()), Place::new());
+    let llm = lingering(&sim, &place);
+    let ticket = llm.submit(ask("a")).unwrap();
+    let report = llm.close(NEVER);
+    assert!(report.leftovers.is_empty() && report.in_flight.is_empty());
+    assert_eq!(ticket.wait().unwrap().text.unwrap(), "answer to question a");
+    let refused = llm.submit(ask("b")).unwrap_err();
+    assert_eq!(refused.into_parts().0.id, "b");
+}
+
+#[test]
+fn one_folder_serves_one_batcher_at_a_time() {
+    let (sim, place) = (Sim::start(Faults::default()), Place::new());
+    let llm = open(&sim, &place);
+    let second = builder(&sim.server.url, &place.state()).build();
+    assert!(matches!(second, Err(Error::StateBusy { .. })), "{second:?}");
+    drop(llm);
+    builder(&sim.server.url, &place.state()).build().unwrap();
+}
+
+#[test]
+fn a_dropped_batcher_lets_go_of_its_folder_when_its_tickets_are_done() {
+    let (sim, place) = (Sim::start(Faults::default()), Place::new());
+    for at in 0..20 {
+        let llm = builder(&sim.server.url, &place.state()).linger(Duration::ZERO).build().unwrap();
+        llm.submit(ask(&at.to_string())).unwrap().wait().unwrap();
+    }
+    assert_eq!(sim.creates(), 20);
+}
+
+#[test]
+fn a_batcher_is_shared_between_threads() {
+    fn assert_shared<T: Send + Sync>() {}
+    assert_shared::<LlmBatch>();
+    assert_shared::<Arc<dyn llm_batch::Provider>>();
+}

@@ -82,7 +82,9 @@ mod lines;
 
 pub use accounting::{Accounting, Delivered, Run};
 pub use answer::{Answer, RequestError, Status, Usage};
-pub use batch_core::{BatchError, Flush, SubmitError, Ticket};
+pub use batch_core::{
+    BatchError, Close, CloseReport, Flush, PastBatch, Stats, SubmitError, Ticket,
+};
 pub use error::{Error, PendingReason};
 pub use llm_batch::{Builder, LlmBatch};
 pub use processor::GroupKey;

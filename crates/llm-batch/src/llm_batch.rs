@@ -133,12 +133,13 @@ impl LlmBatch {
         self.batcher.flush()
     }
 
-    /// Stops accepting, sends what waits, and waits for the outcomes for at most `timeout`.
+    /// Stops accepting and waits for the outcomes of what was sent for at most `timeout`.
     ///
-    /// What is still at the provider then stays recorded; submit it again on the same state to
-    /// go on.
-    pub fn close(&self, timeout: Duration) -> CloseReport<Request> {
-        self.batcher.close(Close::Drain, timeout)
+    /// With [`Close::Drain`] what waits is sent first; with [`Close::Abort`], or when the time is
+    /// over, it is handed back. What is still at the provider then stays recorded; submit it
+    /// again on the same state to go on.
+    pub fn close(&self, mode: Close, timeout: Duration) -> CloseReport<Request> {
+        self.batcher.close(mode, timeout)
     }
 
     /// Returns the counts of what was done through this batcher, tickets and runs together.

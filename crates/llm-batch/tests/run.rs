@@ -581,6 +581,31 @@ fn a_response_is_handed_on_as_it_came() {
 }
 
 #[test]
+fn a_folder_that_breaks_half_way_ends_the_run_with_what_was_done() {
+    let place = Place::new();
+    let state = place.state();
+    let sim = Sim::start(Faults {
+        create: Some(Box::new(move |nth, _| {
+            if nth == 1 {
+                fs::remove_dir_all(&state).unwrap();
+            }
+            None
+        })),
+        ..Faults::default()
+    });
+    let llm = open(&sim, &place);
+    let other = Request::prompt("b", "model-b", "question b");
+    let (_, ended) = run(&llm, [ask("a"), other, Request::prompt("c", "model-c", "question c")]);
+    let Err(Error::Pending { reason: PendingReason::State { problem }, run, .. }) = ended else {
+        panic!("{ended:?}")
+    };
+    // The one thing that is not written down is said.
+    assert!(problem.contains("msgbatch_1"), "{problem}");
+    assert_eq!((run.accounting.submissions, run.accounting.pending), (2, 3));
+    assert_eq!(sim.creates(), 2);
+}
+
+#[test]
 fn a_folder_that_cannot_be_written_stops_the_run_before_the_create() {
     let sim = Sim::start(Faults::default());
     let place = Place::new();

@@ -2,7 +2,10 @@
 
 mod common;
 
+use std::env;
 use std::fs;
+use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -141,6 +144,34 @@ fn the_key_is_in_no_output_error_or_file() {
     let shown = shown.join("\n");
     assert!(shown.contains("the key [key] is wrong"), "{shown}");
     assert!(!shown.contains("SECRET"), "{shown}");
+}
+
+/// Not a test by itself: what the process does that has a proxy in its environment.
+#[test]
+fn child() {
+    let (Some(url), Some(state)) = (env::var_os("CHILD_URL"), env::var_os("CHILD_STATE")) else {
+        return;
+    };
+    let llm = builder(url.to_str().unwrap(), Path::new(&state)).build().unwrap();
+    common::assert_answered(&run(&llm, [ask("a")]).0, &["a"]);
+}
+
+#[test]
+fn a_proxy_in_the_environment_is_not_used() {
+    let bait = Server::start(|_| Reply::Drop);
+    let sim = Sim::start(Faults::default());
+    let place = Place::new();
+    let mut child = Command::new(env::current_exe().unwrap());
+    child.args(["child", "--exact"]).env_remove("NO_PROXY").env_remove("no_proxy");
+    for name in ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"]
+    {
+        child.env(name, &bait.url);
+    }
+    let child = child.env("CHILD_URL", &sim.server.url).env("CHILD_STATE", place.state());
+    let output = child.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(sim.creates(), 1);
+    assert!(bait.seen().is_empty());
 }
 
 #[test]

@@ -4,12 +4,12 @@
 
 mod common;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::{Faults, Place, Reply, Sim, ask, builder, jsonl, open};
-use llm_batch::{BatchError, Error, Kind, LlmBatch, Request, RequestError};
+use llm_batch::{BatchError, Close, Error, Kind, LlmBatch, Request, RequestError};
 
 /// Long enough never to pass in a test: what is sent is sent for another reason.
 const NEVER: Duration = Duration::from_hours(1);
@@ -52,7 +52,7 @@ fn a_full_batch_leaves_at_once() {
         let answer = ticket.wait().unwrap();
         assert_eq!(answer.text.unwrap(), format!("answer to question {at}"));
     }
-    llm.close(NEVER);
+    llm.close(Close::Drain, NEVER);
     let counts = llm.accounting();
     assert_eq!((counts.requests, counts.batches, counts.calls_saved), (10, 2, 8));
     assert_eq!(llm.stats().items_per_call(), Some(5.0));
@@ -120,7 +120,7 @@ fn results_out_of_order_reach_the_thread_that_asked() {
             });
         }
     });
-    llm.close(NEVER);
+    llm.close(Close::Drain, NEVER);
     assert_eq!(llm.accounting().succeeded, 40);
     assert_eq!(llm.stats().completed, 40);
 }
@@ -240,11 +240,66 @@ fn closing_sends_what_waits_and_refuses_what_comes_later() {
     let (sim, place) = (Sim::start(Faults::default()), Place::new());
     let llm = lingering(&sim, &place);
     let ticket = llm.submit(ask("a")).unwrap();
-    let report = llm.close(NEVER);
+    let report = llm.close(Close::Drain, NEVER);
     assert!(report.leftovers.is_empty() && report.in_flight.is_empty());
     assert_eq!(ticket.wait().unwrap().text.unwrap(), "answer to question a");
     let refused = llm.submit(ask("b")).unwrap_err();
     assert_eq!(refused.into_parts().0.id, "b");
+}
+
+#[test]
+fn an_abort_hands_back_what_was_not_sent_and_its_requester_is_told() {
+    let (sim, place) = (Sim::start(Faults::default()), Place::new());
+    let llm = lingering(&sim, &place);
+    let ticket = llm.submit(ask("a")).unwrap();
+    let report = llm.close(Close::Abort, NEVER);
+    assert_eq!(report.leftovers[0].1.id, "a");
+    assert!(matches!(ticket.wait(), Err(BatchError::Closed)));
+    assert_eq!(llm.stats().queued, 0);
+    assert_eq!(sim.creates(), 0);
+}
+
+#[test]
+fn what_is_sent_and_not_answered_counts_as_in_flight() {
+    let (arrived, at_create) = mpsc::channel();
+    let (go_on, hold) = mpsc::channel::<()>();
+    let hold = Mutex::new(hold);
+    let sim = Sim::start(Faults {
+        create: Some(Box::new(move |_, _| {
+            arrived.send(()).unwrap();
+            hold.lock().unwrap().recv().unwrap();
+            None
+        })),
+        ..Faults::default()
+    });
+    let place = Place::new();
+    let llm = lingering(&sim, &place);
+    let begun = Instant::now();
+    let ticket = llm.submit(ask("a")).unwrap();
+    let flush = llm.flush();
+    at_create.recv().unwrap();
+    let stats = llm.stats();
+    assert_eq!((stats.queued, stats.in_flight, stats.calls), (0, 1, 1));
+    assert!(llm.time_since_last_flush() <= begun.elapsed());
+    assert!(!ticket.is_done());
+    go_on.send(()).unwrap();
+    flush.wait().unwrap();
+    let stats = llm.stats();
+    assert_eq!((stats.in_flight, stats.completed), (0, 1));
+}
+
+#[test]
+fn tokens_are_added_up() {
+    let (sim, place) = (Sim::start(Faults::default()), Place::new());
+    let llm = lingering(&sim, &place);
+    let tickets = ["a", "b"].map(|id| llm.submit(ask(id)).unwrap());
+    llm.flush().wait().unwrap();
+    for ticket in tickets {
+        let usage = ticket.wait().unwrap().usage.unwrap();
+        assert_eq!((usage.input_tokens, usage.output_tokens), (3, 5));
+    }
+    let counts = llm.accounting();
+    assert_eq!((counts.input_tokens, counts.output_tokens), (6, 10));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The handle: a repository and its remote, with a queue in front.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -26,18 +27,28 @@ use crate::{
 ///
 /// # Examples
 /// ```
-/// # let dir = git_batch_doctest::repository();
-/// use git_batch::{Commit, GitBatch, Operation, Settings};
+/// # let dir = tempfile::tempdir()?;
+/// # let init = std::process::Command::new("git")
+/// #     .current_dir(&dir)
+/// #     .args(["-c", "init.defaultBranch=main", "init", "-q"])
+/// #     .status()?;
+/// # assert!(init.success());
+/// # let config = "[remote \"origin\"]\n\turl = /nowhere\n[user]\n\tname = A\n\temail = a@b\n";
+/// # let path = dir.path().join(".git/config");
+/// # std::fs::write(&path, std::fs::read_to_string(&path)? + config)?;
+/// # let dir = dir.path();
+/// use git_batch::{Commit, GitBatch, OpErrorKind, Operation, Outcome, Settings};
 ///
-/// let git = GitBatch::open(dir.path(), Settings::default())?;
-/// let report = git.apply(vec![
-///     Operation::commit("a", Commit::new("agent/1", "Add a note").write("note.txt", "hello\n")),
-///     Operation::commit("b", Commit::new("agent/2", "Add a list").write("list.txt", "1\n2\n")),
-///     Operation::push("push a", "agent/1"),
-///     Operation::push("push b", "agent/2"),
-/// ])?;
-/// assert!(report.outcomes.iter().all(|(_, outcome)| outcome.is_success()));
-/// assert_eq!(report.pushes(), 1);
+/// let git = GitBatch::open(dir, Settings::default())?;
+/// // The remote of this repository cannot be reached, and the path leads out of it.
+/// let commit = Commit::new("task", "Add a note").write("../note.txt", "hello\n");
+/// let report = git.apply(vec![Operation::commit("a", commit), Operation::push("b", "task")])?;
+/// assert!(matches!(
+///     report.get("a"),
+///     Some(Outcome::Failed(error)) if error.kind == OpErrorKind::InvalidPath
+/// ));
+/// assert!(matches!(report.get("b"), Some(Outcome::Skipped { .. })));
+/// assert_eq!(report.pushes(), 0);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
@@ -88,6 +99,10 @@ impl GitBatch {
     /// # Errors
     /// Nothing was done: two operations have one id, the writer's lock could not be had, or the
     /// repository cannot be opened any more.
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "a batch owns its contents, so that it can give them up as it writes them"
+    )]
     pub fn apply(&self, operations: Vec<Operation>) -> Result<Report, ApplyError> {
         if let Some(id) = repeated(operations.iter().map(|op| op.id.as_str())) {
             return Err(ApplyError::DuplicateId { id });
@@ -258,7 +273,7 @@ fn collect(operations: &[&Operation], outcomes: Vec<Option<Outcome>>) -> Vec<(St
         .collect()
 }
 
-fn repeated<'a>(ids: impl Iterator<Item = &'a str>) -> Option<String> {
-    let mut seen = std::collections::BTreeSet::new();
-    ids.into_iter().find(|id| !seen.insert(*id)).map(str::to_owned)
+fn repeated<S: AsRef<str> + Ord + Copy>(mut ids: impl Iterator<Item = S>) -> Option<String> {
+    let mut seen = BTreeSet::new();
+    ids.find(|id| !seen.insert(*id)).map(|id| id.as_ref().to_owned())
 }

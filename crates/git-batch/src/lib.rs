@@ -1,5 +1,76 @@
 //! Commits, merges and pushes of many tasks in one push.
-
+//!
+//! N agents finish N tasks: by hand that is N checkouts, N commits and N pushes. Here each task is
+//! an [`Operation`] that carries its content. A batch of them becomes objects in memory, one pack
+//! on disk, one move of the local branches and **one** push, and each operation still has an
+//! [`Outcome`] of its own: a bad one fails alone.
+//!
+//! ```
+//! # let dir = tempfile::tempdir()?;
+//! # let git = |args: &str| {
+//! #     let mut command = std::process::Command::new("git");
+//! #     command.current_dir(&dir).args(args.split(' ')).env("GIT_CONFIG_GLOBAL", "/dev/null");
+//! #     assert!(command.output().unwrap().status.success(), "{args}");
+//! # };
+//! # git("init -q --bare remote.git");
+//! # git("init -q -b main work");
+//! # git("-C work remote add origin ../remote.git");
+//! # git("-C work -c user.name=A -c user.email=a@b commit -q --allow-empty -m Start");
+//! # git("-C work push -q origin main");
+//! # let work = dir.path().join("work");
+//! use git_batch::{Author, Commit, GitBatch, Operation, Settings};
+//!
+//! let settings = Settings::default().with_author(Author::new("Yard", "yard@example.com"));
+//! let git = GitBatch::open(&work, settings)?;
+//! let report = git.apply(vec![
+//!     Operation::commit("a", Commit::new("agent/1", "Add a note").write("note.txt", "hello\n")),
+//!     Operation::commit("b", Commit::new("agent/2", "Add a list").write("list.txt", "1\n2\n")),
+//!     Operation::push("push a", "agent/1"),
+//!     Operation::push("push b", "agent/2"),
+//! ])?;
+//! assert!(report.outcomes.iter().all(|(_, outcome)| outcome.is_success()));
+//! assert_eq!(report.pushes(), 1);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Concepts
+//! * **Input at once or one by one**: [`GitBatch::apply`] runs a whole input in one batch;
+//!   [`GitBatch::submit`] queues single operations, which share a batch with what comes within
+//!   5 seconds, up to 10.
+//! * **Order**: first come, first served on each branch, also through `after`; nothing is promised
+//!   across branches.
+//! * **Parent**: the tip of the local branch. A new branch starts at its `base`, by default the
+//!   remote's default branch, fetched if need be.
+//! * **Isolation**: what is wrong with one operation fails it and skips what depends on it. The
+//!   push is not atomic: each ref has a lease of its own and is refused alone.
+//! * **Nothing is overwritten**: local branches move by compare-and-swap, the remote's only
+//!   forward. A branch that is checked out is never moved; with a push in the same batch only the
+//!   remote's branch moves.
+//! * **Untouched**: work trees, index, `HEAD`, configuration, `refs/remotes` and `FETCH_HEAD`.
+//!   All own state is in `<git dir>/batchyard/`, fetched commits in `refs/batchyard/`.
+//! * **Merges** are made in memory by gix where its verdict is known to equal git's; where a
+//!   rename, a merge attribute, several merge bases or a conflict is in play, `git merge-tree`
+//!   decides.
+//! * **Receipts** say what a batch did and cost, and can be held against the remote's reflog.
+//!
+//! # Limits
+//! * Needs the `git` program, 2.38 or newer, for the network and for the merges named above.
+//! * Content is stored byte for byte: line ends are not converted, and a path whose attributes name
+//!   a filter (as Git LFS does) is refused. Hooks for commits (`pre-commit`, `commit-msg`) do not
+//!   run, as with `git commit-tree`; `pre-push` and all hooks of the remote do. Commits are signed
+//!   if `commit.gpgSign` says so.
+//! * Merge drivers and `merge.*` settings of the user do not count when git decides.
+//! * Refused on opening: reftable, partial clones, unknown extensions, a reference-transaction
+//!   hook.
+//! * A batch lives in memory until it is written. It is not journaled: after a crash, running the
+//!   same input again makes new commits where the first run had not moved the branch.
+//! * Each batch leaves one pack; `git maintenance run` joins them.
+//! * Linux and macOS.
+//!
+//! # Performance
+//! A batch costs one pack and one rename of `packed-refs` for all new branches, three to five
+//! `fsync` calls for them, one `fsync` pair per loose branch that moves, and two processes: one to
+//! list the remote's refs and one to push. A commit costs the trees on the way to its paths.
 #![forbid(unsafe_code)]
 
 mod batch;
@@ -26,3 +97,7 @@ pub use operation::{
 pub use outcome::{Class, OpError, OpErrorKind, Outcome, Place, Receipt, RefChange, Report};
 pub use processor::GitProcessor;
 pub use settings::Settings;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

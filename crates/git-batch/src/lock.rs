@@ -3,8 +3,7 @@
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::ApplyError;
 
@@ -25,15 +24,12 @@ impl WriterLock {
         let fault = |source| ApplyError::Lock { path: path.clone(), source };
         let file =
             File::options().create(true).truncate(false).write(true).open(&path).map_err(fault)?;
-        match (file.try_lock(), wait) {
-            (Ok(()), _) => return Ok(WriterLock { _file: file, state }),
-            (Err(TryLockError::Error(source)), _) => return Err(fault(source)),
-            (Err(TryLockError::WouldBlock), None) => file.lock().map_err(fault)?,
-            (Err(TryLockError::WouldBlock), Some(wait)) => {
-                return match lock_within(file, wait).map_err(fault)? {
-                    Some(file) => Ok(WriterLock { _file: file, state }),
-                    None => Err(ApplyError::Busy { path, waited: wait }),
-                };
+        match wait {
+            None => file.lock().map_err(fault)?,
+            Some(wait) => {
+                if !lock_within(&file, wait).map_err(fault)? {
+                    return Err(ApplyError::Busy { path, waited: wait });
+                }
             }
         }
         Ok(WriterLock { _file: file, state })
@@ -45,17 +41,22 @@ impl WriterLock {
     }
 }
 
-/// The system has no lock with a time limit, so a thread of its own does the waiting. If it gets
-/// the lock too late, nobody takes the file, and dropping it frees the lock.
-fn lock_within(file: File, wait: Duration) -> io::Result<Option<File>> {
-    let (send, receive) = mpsc::sync_channel(0);
-    std::thread::Builder::new().name("git-batch-lock".to_owned()).spawn(move || {
-        let result = file.lock().map(|()| file);
-        let _ = send.send(result);
-    })?;
-    match receive.recv_timeout(wait) {
-        Ok(result) => result.map(Some),
-        Err(_) => Ok(None),
+/// Tells whether the lock was had within `wait`. The system neither has a lock with a time limit
+/// nor tells when one is free, so this looks again, less and less often.
+fn lock_within(file: &File, wait: Duration) -> io::Result<bool> {
+    let started = Instant::now();
+    let mut pause = Duration::from_millis(1);
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(true),
+            Err(TryLockError::Error(error)) => return Err(error),
+            Err(TryLockError::WouldBlock) => {}
+        }
+        let Some(left) = wait.checked_sub(started.elapsed()).filter(|left| !left.is_zero()) else {
+            return Ok(false);
+        };
+        std::thread::park_timeout(pause.min(left));
+        pause = (pause * 2).min(Duration::from_millis(100));
     }
 }
 

@@ -111,8 +111,8 @@ fn strategies_record_what_their_names_say() {
 #[test]
 fn renames_are_followed_as_git_follows_them() {
     let (fixture, git) = with_trunk();
-    let long: String = (0..30).map(|n| format!("line {n}\n")).collect();
-    let edited = long.replace("line 20\n", "line twenty\n");
+    let long = (0..30).map(|n| format!("line {n}")).collect::<Vec<_>>().join("\n");
+    let edited = long.replace("line 20", "line twenty");
     let base = Commit::new("base", "m").with_base("main").write("dir/a.txt", long.clone());
     let moved = Commit::new("x", "m").with_base("base").delete("dir/a.txt").write("b.txt", long);
     let report = git
@@ -278,122 +278,4 @@ fn a_policy_refusal_of_a_landing_is_final() {
     let report = fixture.open().land("main", &["x".to_owned()], Strategy::Merge).unwrap();
     assert!(matches!(report.get("x"), Some(Outcome::Rejected { class: Class::Permanent, .. })));
     assert_eq!(report.pushes(), 1);
-}
-
-/// Small random numbers from a seed, the same on every machine.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % sides
-    }
-}
-
-/// One random edit of a random file: content, deletion, rename, mode and new files.
-fn random_commit(dice: &mut Dice, branch: &str, base: &str) -> Commit {
-    use git_batch::{Action, Change, Mode};
-    let mut commit = Commit::new(branch, "random").with_base(base);
-    let mut used = std::collections::BTreeSet::new();
-    for _ in 0..=dice.roll(3) {
-        let file = dice.roll(6);
-        if !used.insert(file) {
-            continue;
-        }
-        let path = format!("d{}/f{file}", file % 2);
-        let mut lines: Vec<String> = (0..12).map(|n| format!("{file}: line {n}")).collect();
-        for _ in 0..dice.roll(3) {
-            let at = usize::try_from(dice.roll(12)).unwrap();
-            lines[at] = format!("{branch} {}", dice.roll(2));
-        }
-        let content = lines.join("\n") + "\n";
-        commit = match dice.roll(6) {
-            0 => commit.delete(path),
-            1 => {
-                let to = format!("d{}/moved{}", dice.roll(3), dice.roll(3));
-                if !used.insert(
-                    1000 + u64::from(to.as_bytes()[1]) * 10
-                        + u64::from(*to.as_bytes().last().unwrap()),
-                ) {
-                    continue;
-                }
-                commit.delete(path).write(to, content)
-            }
-            2 => {
-                let action = Action::Write { content: content.into(), mode: Mode::Executable };
-                commit.change(Change::new(path, action))
-            }
-            _ => commit.write(path, content),
-        };
-    }
-    commit
-}
-
-#[test]
-fn verdicts_and_trees_equal_those_of_git_merge_tree() {
-    let fixture = Fixture::new();
-    let git = fixture.open();
-    let mut base = Commit::new("base", "m").with_base("main");
-    for file in 0..6 {
-        let lines: Vec<String> = (0..12).map(|n| format!("{file}: line {n}")).collect();
-        base = base.write(format!("d{}/f{file}", file % 2), lines.join("\n") + "\n");
-    }
-    let mut operations = vec![Operation::commit("base", base)];
-    let mut dice = Dice(20_260_101);
-    for n in 0..80 {
-        for side in ["ours", "theirs"] {
-            let branch = format!("{side}/{n}");
-            operations.push(Operation::commit(&branch, random_commit(&mut dice, &branch, "base")));
-        }
-        let before = format!("before/{n}");
-        operations.push(Operation::commit(
-            &before,
-            Commit::new(&before, "m").with_base(format!("ours/{n}")).write("mark", "m"),
-        ));
-        operations.push(Operation::merge(format!("merge/{n}"), format!("theirs/{n}"), before));
-    }
-    let report = git.apply(operations).unwrap();
-    let (mut clean, mut conflicts) = (0, 0);
-    for n in 0..80 {
-        let (before, theirs) = (format!("before/{n}"), format!("theirs/{n}"));
-        match report.get(&format!("merge/{n}")).unwrap() {
-            Outcome::Landed { commit } => {
-                let parent = format!("{commit}^1");
-                let (code, tree) =
-                    try_run(&fixture.work(), ["merge-tree", "--write-tree", &parent, &theirs]);
-                assert_eq!(code, Some(0), "{n}: git sees a conflict: {tree}");
-                let ours = fixture.git(["rev-parse", &format!("{commit}^{{tree}}")]);
-                assert_eq!(tree, ours, "{n}");
-                clean += 1;
-            }
-            Outcome::Conflict { paths, .. } => {
-                let (code, text) = try_run(
-                    &fixture.work(),
-                    [
-                        "merge-tree",
-                        "--write-tree",
-                        "--name-only",
-                        "--no-messages",
-                        &before,
-                        &theirs,
-                    ],
-                );
-                assert_eq!(code, Some(1), "{n}: git sees no conflict: {text}");
-                let names: Vec<String> = paths.iter().map(ToString::to_string).collect();
-                let theirs: std::collections::BTreeSet<&str> =
-                    text.lines().skip(1).take(names.len()).collect();
-                assert_eq!(names, theirs.into_iter().collect::<Vec<_>>(), "{n}");
-                conflicts += 1;
-            }
-            Outcome::NoChange { .. } => {}
-            // A commit that deletes what another change of it needs is not made at all.
-            other => assert!(
-                matches!(other, Outcome::Skipped { .. } | Outcome::Failed(_)),
-                "{n}: {other:?}"
-            ),
-        }
-    }
-    assert!(clean > 20 && conflicts > 10, "too few cases: {clean} clean, {conflicts} conflicts");
-    fixture.assert_sound();
 }

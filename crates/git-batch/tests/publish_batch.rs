@@ -351,6 +351,28 @@ fn a_new_branch_starts_at_the_remotes_default_branch() {
 }
 
 #[test]
+fn a_remote_whose_head_names_no_branch_still_has_a_default() {
+    let fixture = Fixture::new();
+    fixture.at_remote(["symbolic-ref", "HEAD", "refs/heads/never-made"]);
+    let git = fixture.open();
+    for n in 0..2 {
+        let branch = format!("b{n}");
+        let report = git
+            .apply(vec![
+                Operation::commit("c", Commit::new(&branch, "m").write("n", "n")),
+                Operation::push("p", &branch),
+            ])
+            .unwrap();
+        landed(&report, "p");
+        assert_eq!(fixture.id(&format!("{branch}^")), fixture.id("main"));
+    }
+    fixture.git(["checkout", "-q", "--detach"]);
+    let report =
+        git.apply(vec![Operation::commit("c", Commit::new("b9", "m").write("n", "n"))]).unwrap();
+    assert_eq!(kind(report.get("c")), Some(OpErrorKind::UnknownBase));
+}
+
+#[test]
 fn the_first_commit_of_all_has_no_parent() {
     let fixture = Fixture::empty();
     let report = fixture

@@ -48,22 +48,33 @@ impl Batch<'_, '_> {
 
     /// The remote's default branch; `None` where both sides have no commit at all yet.
     pub(super) fn default_base(&mut self) -> Result<Option<ObjectId>, OpError> {
-        let remote = self.remote()?;
-        if let Some(head) = remote.head.clone() {
-            let name = FullName::try_from(head).map_err(|error| {
-                OpError::new(OpErrorKind::Remote, format!("the remote's HEAD: {error}"))
-            })?;
-            if let Some(id) = self.remote_tip(&name)? {
-                return Ok(Some(id));
+        let Some(name) = self.default_branch()? else {
+            if self.session.store.is_unborn()? {
+                return Ok(None);
             }
+            return Err(OpError::new(
+                OpErrorKind::UnknownBase,
+                "the remote has no default branch with a commit; give a base",
+            ));
+        };
+        self.remote_tip(&name)
+    }
+
+    /// The branch that the remote's `HEAD` names. Where that branch was never made: the one that
+    /// stands checked out here, if the remote has it, or the only one that it has.
+    fn default_branch(&mut self) -> Result<Option<FullName>, OpError> {
+        let here = self.session.store.head_branch();
+        let remote = self.remote()?;
+        let has = |name: &FullName| remote.refs.contains_key(name.as_bstr());
+        let head = remote.head.clone().and_then(|name| FullName::try_from(name).ok());
+        if let Some(name) = head.into_iter().chain(here).find(has) {
+            return Ok(Some(name));
         }
-        if self.session.store.is_unborn()? {
-            return Ok(None);
+        let mut branches = remote.refs.keys().filter(|name| name.starts_with(b"refs/heads/"));
+        match (branches.next(), branches.next()) {
+            (Some(only), None) => Ok(FullName::try_from(only.clone()).ok()),
+            _ => Ok(None),
         }
-        Err(OpError::new(
-            OpErrorKind::UnknownBase,
-            "the remote has no default branch with a commit; give a base",
-        ))
     }
 
     /// The commit of a remote's branch, fetched into a private ref if it is not here yet.

@@ -46,8 +46,8 @@ impl Batch<'_, '_> {
                 return;
             }
             let faults = match self.session.store.move_refs(&moves, &self.session.signer) {
-                Ok(moved) => {
-                    self.settle(&moves, moved, pending, outcomes);
+                Ok(results) => {
+                    self.settle(&moves, results, pending, outcomes);
                     return;
                 }
                 Err(faults) => faults,
@@ -64,34 +64,24 @@ impl Batch<'_, '_> {
     }
 
     fn moves(&self, pending: &[Pending]) -> Vec<RefMove> {
-        let mut moves: BTreeMap<&FullName, RefMove> = BTreeMap::new();
-        for p in pending.iter().filter(|p| p.kind == PendingKind::Local) {
-            let Some(state) = self.branches.get(&p.branch) else { continue };
-            let Some(step) = state.steps.iter().find(|step| step.operation == p.operation) else {
-                continue;
-            };
-            // In the order of execution, so the last one stays.
-            moves.insert(
-                &p.branch,
-                RefMove {
-                    name: p.branch.clone(),
-                    old: state.start,
-                    new: p.commit,
-                    message: step.message.clone(),
-                },
-            );
-        }
-        moves.into_values().collect()
+        let waiting: BTreeSet<&FullName> =
+            pending.iter().filter(|p| p.kind == PendingKind::Local).map(|p| &p.branch).collect();
+        let of_branch = |name: &FullName| {
+            let state = self.branches.get(name)?;
+            let message = state.steps.last()?.message.clone();
+            Some(RefMove { name: name.clone(), old: state.start, new: state.tip?, message })
+        };
+        waiting.into_iter().filter_map(of_branch).collect()
     }
 
     fn settle(
         &mut self,
         moves: &[RefMove],
-        moved: Vec<Result<(), OpError>>,
+        results: Vec<Result<(), OpError>>,
         pending: &mut Vec<Pending>,
         outcomes: &mut [Option<Outcome>],
     ) {
-        for (m, result) in moves.iter().zip(moved) {
+        for (m, result) in moves.iter().zip(results) {
             let of_branch = |p: &&Pending| p.branch == m.name && p.kind == PendingKind::Local;
             match result {
                 Ok(()) => {
@@ -286,7 +276,7 @@ impl Batch<'_, '_> {
         let message = "git-batch: landed".into();
         let moves = [RefMove { name: onto.clone(), old: Some(old), new, message }];
         // Whether it follows or not, the landing is confirmed by the remote.
-        if store.move_refs(&moves, &self.session.signer).is_ok_and(|moved| moved == [Ok(())]) {
+        if store.move_refs(&moves, &self.session.signer).is_ok_and(|results| results == [Ok(())]) {
             self.receipt.refs.push(RefChange {
                 name: onto.as_bstr().to_owned(),
                 place: Place::Local,

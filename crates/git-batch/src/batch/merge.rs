@@ -12,7 +12,7 @@ impl Batch<'_, '_> {
     pub(super) fn merge(&mut self, index: usize, position: usize, merge: &Merge) -> Built {
         let source = branch_name(&merge.source)?;
         let into = branch_name(&merge.into)?;
-        let message = check_message(self.merge_message(merge).as_bstr())?;
+        let message = check_message(merge_message(merge).as_bstr())?;
         self.check_movable(&into, position)?;
         let theirs = self.branch(&source)?.tip.ok_or_else(|| self.no_branch(&merge.source))?;
         let ours = self.branch(&into)?.tip.ok_or_else(|| self.no_branch(&merge.into))?;
@@ -64,16 +64,6 @@ impl Batch<'_, '_> {
         self.advance(into, id, Step { operation: index, old_tree, new_tree, message }, needs)
     }
 
-    fn merge_message(&self, merge: &Merge) -> BString {
-        merge.message.clone().unwrap_or_else(|| {
-            let what = match merge.strategy {
-                Strategy::Squash => "Squash branch",
-                _ => "Merge branch",
-            };
-            format!("{what} '{}' into {}", merge.source, merge.into).into()
-        })
-    }
-
     /// Why a branch is not there: it never was, or an operation of this batch failed to make it.
     fn no_branch(&self, branch: &str) -> Outcome {
         let failed = branch_name(branch)
@@ -85,4 +75,14 @@ impl Batch<'_, '_> {
             None => unknown_branch(branch).into(),
         }
     }
+}
+
+fn merge_message(merge: &Merge) -> BString {
+    merge.message.clone().unwrap_or_else(|| {
+        let what = match merge.strategy {
+            Strategy::Squash => "Squash branch",
+            _ => "Merge branch",
+        };
+        format!("{what} '{}' into {}", merge.source, merge.into).into()
+    })
 }

@@ -158,6 +158,7 @@ impl Batch<'_, '_> {
         let index_of: BTreeMap<&str, usize> =
             operations.iter().enumerate().map(|(index, op)| (op.id.as_str(), index)).collect();
         let mut pending: Vec<Pending> = Vec::new();
+        let mut waiting = BTreeSet::new();
         for (position, &index) in order.iter().enumerate() {
             let operation = operations[index];
             let mut needs = BTreeSet::new();
@@ -167,7 +168,7 @@ impl Batch<'_, '_> {
                     None => refused = Some(unknown_dependency(id)),
                     Some(&other) => match &outcomes[other] {
                         Some(outcome) if outcome.is_success() => {}
-                        None if pending.iter().any(|p| p.operation == other) => {
+                        None if waiting.contains(&other) => {
                             needs.insert(other);
                         }
                         _ => refused = Some(Outcome::Skipped { because: id.clone() }),
@@ -186,6 +187,7 @@ impl Batch<'_, '_> {
             match built {
                 Ok(mut built) => {
                     built.needs.append(&mut needs);
+                    waiting.insert(index);
                     pending.push(built);
                 }
                 Err(outcome) => {
@@ -251,10 +253,10 @@ impl Batch<'_, '_> {
         Err(OpError::new(
             OpErrorKind::CheckedOut,
             format!(
-                "branch {:?} is checked out at {:?} and is not moved; push it in the same batch \
+                "branch {:?} is checked out at {} and is not moved; push it in the same batch \
                  to move the remote's branch only",
                 name.shorten(),
-                place
+                place.display()
             ),
         ))
     }

@@ -95,6 +95,11 @@ impl Store {
         Some(commit.id)
     }
 
+    /// The branch that `HEAD` names.
+    pub(crate) fn head_branch(&self) -> Option<FullName> {
+        self.repo.head_name().ok().flatten()
+    }
+
     /// Whether there is no commit at all on any branch here.
     pub(crate) fn is_unborn(&self) -> Result<bool, OpError> {
         let fault = |error: &dyn std::error::Error| {

@@ -43,14 +43,14 @@ impl Store {
                 .write_buf_with_known_id(kind, &data, id)
                 .map_err(|error| OpError::repository("cannot write a scratch object", &error))?;
         }
-        let git = match &self.scratch {
-            Some(git) => git.clone(),
-            None => {
-                self.processes += 1;
-                let git = Git::open(scratch)
-                    .map_err(|error| OpError::repository("cannot run git", &error))?;
-                self.scratch.insert(git).clone()
-            }
+        let git = if let Some(git) = &self.scratch {
+            git.clone()
+        } else {
+            // Once: it asks git for its version.
+            self.processes += 1;
+            let git = Git::open(scratch)
+                .map_err(|error| OpError::repository("cannot run git", &error))?;
+            self.scratch.insert(git).clone()
         };
         let (ours, theirs) = (ours.to_string(), theirs.to_string());
         let attributes = format!("--attr-source={ours}");
@@ -75,8 +75,10 @@ impl Store {
                 Ok(Merged::Clean(tree))
             }
             (Some(1), Some(_)) => {
-                let paths: BTreeSet<BString> =
-                    fields.filter(|path| !path.is_empty()).map(BString::from).collect();
+                let paths: BTreeSet<BString> = fields
+                    .filter(|path| !path.is_empty())
+                    .map(|path| without_side(path, [&ours, &theirs]))
+                    .collect();
                 Ok(Merged::Conflict(paths.into_iter().collect()))
             }
             (code, _) => Err(OpError::new(
@@ -140,4 +142,11 @@ impl Store {
         self.repo.objects.write_buf_with_known_id(kind, object.data, id).map_err(fault)?;
         children.into_iter().try_for_each(|child| self.import(from, child))
     }
+}
+
+/// Where a file and a folder clash, git moves one aside as `<path>~<commit>`; the path that the
+/// user knows is the one before.
+fn without_side(path: &[u8], commits: [&str; 2]) -> BString {
+    let at = commits.iter().filter_map(|commit| path.find(format!("~{commit}"))).min();
+    path[..at.unwrap_or(path.len())].into()
 }

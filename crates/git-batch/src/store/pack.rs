@@ -215,16 +215,16 @@ fn count(len: usize) -> io::Result<u32> {
 fn crc32(data: &[u8]) -> u32 {
     const TABLE: [u32; 256] = {
         let mut table = [0; 256];
-        let mut index = 0;
-        while index < 256 {
-            let mut value = index as u32;
+        let mut first = 0_u32;
+        while first < 256 {
+            let mut value = first;
             let mut bit = 0;
             while bit < 8 {
                 value = if value & 1 == 1 { (value >> 1) ^ 0xedb8_8320 } else { value >> 1 };
                 bit += 1;
             }
-            table[index] = value;
-            index += 1;
+            table[first as usize] = value;
+            first += 1;
         }
         table
     };

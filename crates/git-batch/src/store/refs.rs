@@ -70,15 +70,15 @@ impl Store {
             fsyncs += self.sync(Path::new("packed-refs"));
         }
         fsyncs += loose.iter().map(|m| self.sync(&path_of(&m.name))).sum::<u32>();
-        let moved = |m: &RefMove| match &fault {
+        let result = |m: &RefMove| match &fault {
             Some(error) if self.branch_tip(&m.name) != Ok(Some(m.new)) => {
                 Err(moved_by_others(m, error))
             }
             _ => Ok(()),
         };
-        let moved = moves.iter().map(moved).collect();
+        let results = moves.iter().map(result).collect();
         self.fsyncs += fsyncs;
-        Ok(moved)
+        Ok(results)
     }
 
     /// Takes the locks of all these branches and checks what they are now.

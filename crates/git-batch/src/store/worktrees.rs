@@ -40,9 +40,10 @@ fn collect(git_dir: &Path, place: &Path, found: &mut BTreeMap<FullName, PathBuf>
         let Ok(content) = fs::read(git_dir.join(file)) else { continue };
         let Some(name) = content.trim().strip_prefix(prefix.as_bytes()) else { continue };
         // A bisect notes the short name.
-        let full = match name.starts_with(b"refs/") {
-            true => name.as_bstr().to_owned(),
-            false => [b"refs/heads/".as_slice(), name].concat().into(),
+        let full = if name.starts_with(b"refs/") {
+            name.as_bstr().to_owned()
+        } else {
+            [b"refs/heads/".as_slice(), name].concat().into()
         };
         if let Ok(name) = FullName::try_from(full) {
             found.insert(name, place.to_owned());

@@ -1,5 +1,6 @@
 //! A real repository with a real bare remote that counts what it receives.
 #![allow(dead_code, reason = "every test file uses its own part of the fixture")]
+#![allow(clippy::unwrap_used, reason = "a fixture that cannot be made fails its test")]
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -176,7 +177,7 @@ pub(crate) fn make_executable(path: &Path) {
 /// Runs git without anybody's settings; fails the test if git fails.
 pub(crate) fn run<A: AsRef<OsStr>>(dir: &Path, args: impl IntoIterator<Item = A>) -> String {
     let (code, stdout) = try_run(dir, args);
-    assert_eq!(code, Some(0), "git failed in {dir:?}: {stdout}");
+    assert_eq!(code, Some(0), "git failed in {}: {stdout}", dir.display());
     stdout
 }
 
@@ -200,7 +201,8 @@ pub(crate) fn try_run<A: AsRef<OsStr>>(
     let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
     if !output.status.success() {
         let args: Vec<_> = args.iter().map(AsRef::as_ref).collect();
-        text.push_str(&format!("{args:?}: {}", String::from_utf8_lossy(&output.stderr)));
+        let errors = String::from_utf8_lossy(&output.stderr);
+        text = format!("{text}{args:?}: {errors}");
     }
     (output.status.code(), text)
 }

@@ -44,6 +44,8 @@ pub(crate) struct Compiled {
 #[derive(Debug)]
 pub(crate) struct Segment {
     pub(crate) section: Option<Section>,
+    /// Where its role line is, or the text begins.
+    pub(crate) offset: usize,
     pub(crate) template: upon::Template<'static>,
     /// What the segment says if it has no tags; it is then not rendered at all.
     pub(crate) constant: Option<String>,
@@ -70,7 +72,8 @@ impl Compiled {
                 locate(Fault::syntax(offset, reason))
             })?;
             let constant = generate::constant(text, &segment.chunks);
-            Ok(Segment { section: segment.section, template, constant, generated })
+            let parse::Segment { section, offset, .. } = segment;
+            Ok(Segment { section, offset, template, constant, generated })
         });
         let compiled = Self {
             segments: segments.collect::<Result<_, Error>>()?,

@@ -65,7 +65,8 @@ impl Context {
         value: &(impl Serialize + ?Sized),
     ) -> Result<&mut Self, Error> {
         let name = name.into();
-        let value = to_value(value).map_err(|error| error.named(&name))?;
+        let value =
+            to_value(value).map_err(|error| error.note(&format!(" (in '{name}')")).named(&name))?;
         if let Value::Map(map) = &mut self.value {
             map.insert(name, value);
         }
@@ -96,5 +97,11 @@ impl Context {
 }
 
 fn to_value(data: &(impl Serialize + ?Sized)) -> Result<Value, Error> {
-    upon::to_value(data).map_err(|error| Error::new(ErrorKind::Data, error.to_string()))
+    upon::to_value(data).map_err(|error| {
+        let text = error.to_string();
+        let reason = text.strip_prefix("serialize error: ").unwrap_or(&text);
+        let error =
+            Error::new(ErrorKind::Data, format!("a template cannot hold the data: {reason}"));
+        error.help("integers have 64 bits with sign, and keys are text; give anything else as text")
+    })
 }

@@ -17,6 +17,7 @@ pub(crate) struct Generated {
 struct Copied {
     generated: usize,
     original: usize,
+    length: usize,
 }
 
 impl Generated {
@@ -25,13 +26,14 @@ impl Generated {
         let after = self.copies.partition_point(|copied| copied.generated <= offset);
         after.checked_sub(1).map_or(0, |index| {
             let copied = &self.copies[index];
-            copied.original + (offset - copied.generated)
+            copied.original + (offset - copied.generated).min(copied.length)
         })
     }
 
     fn copy(&mut self, text: &str, span: Span) {
         if !span.is_empty() {
-            self.copies.push(Copied { generated: self.source.len(), original: span.start });
+            let (generated, original) = (self.source.len(), span.start);
+            self.copies.push(Copied { generated, original, length: span.len() });
             self.source.push_str(&text[span]);
         }
     }

@@ -270,6 +270,10 @@ fn string_length(rest: &str) -> std::result::Result<usize, String> {
     for (index, c) in rest.char_indices().skip(1) {
         match c {
             '\n' | '\r' => break,
+            // `upon` would take the quote for an escaped one.
+            '"' if !escaped && rest[..index].ends_with('\\') => {
+                return Err("a string in a tag cannot end with a back-slash".to_owned());
+            }
             '"' if !escaped => return Ok(index + 1),
             _ => escaped = c == '\\' && !escaped,
         }

@@ -71,6 +71,7 @@ mod store;
 
 mod context;
 mod prompt;
+mod render;
 mod roles;
 
 mod load;

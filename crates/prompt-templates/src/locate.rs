@@ -29,11 +29,10 @@ pub(crate) fn render_error(
     error: &upon::Error,
 ) -> Error {
     let place = render_place(linked, segment, context).unwrap_or_default();
-    let (compiled, generated) =
-        match place.template.as_deref().and_then(|name| linked.partial(name)) {
-            Some(partial) => (partial, &partial.segments[0].generated),
-            None => (&*linked.root, &linked.root.segments[segment].generated),
-        };
+    let (compiled, generated) = match place.partial(linked) {
+        Some(partial) => (partial, &partial.segments[0].generated),
+        None => (&*linked.root, &linked.root.segments[segment].generated),
+    };
     let offset = generated.original(place.offset);
     let reason = reason(error);
     let is_unknown = reason == "not found in this scope" || reason == "not found in map";
@@ -71,6 +70,7 @@ fn shadow(source: &str) -> String {
 #[derive(Default)]
 struct Place {
     offset: usize,
+    /// The debug form of the name of the included template.
     template: Option<String>,
 }
 
@@ -84,9 +84,14 @@ impl Place {
         let offset = column.and_then(|column| column.parse().ok()).unwrap_or_default();
         let template = lines
             .find(|line| line.starts_with("name: Some("))
-            .and_then(|_| lines.next()?.strip_prefix('"')?.strip_suffix("\","))
+            .and_then(|_| lines.next()?.strip_suffix(','))
             .map(str::to_owned);
         Self { offset, template }
+    }
+
+    fn partial<'l>(&self, linked: &'l Linked) -> Option<&'l Compiled> {
+        let template = self.template.as_ref()?;
+        linked.partials().find(|partial| format!("{:?}", partial.name) == *template)
     }
 }
 

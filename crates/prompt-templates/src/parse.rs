@@ -18,6 +18,8 @@ pub(crate) struct Parsed {
 #[derive(Debug)]
 pub(crate) struct Segment {
     pub(crate) section: Option<Section>,
+    /// Where its role line is, or the text begins.
+    pub(crate) offset: usize,
     pub(crate) chunks: Vec<Chunk>,
 }
 
@@ -82,7 +84,7 @@ struct OpenBlock {
 /// Parses the chunks of `text`.
 pub(crate) fn parse(text: &str, chunks: Vec<Chunk>) -> Result<Parsed> {
     let mut parser = Parser { text, blocks: Vec::new(), facts: Facts::default() };
-    let mut segments = vec![Segment { section: None, chunks: Vec::new() }];
+    let mut segments = vec![Segment { section: None, offset: 0, chunks: Vec::new() }];
     for chunk in chunks {
         match &chunk {
             Chunk::Text(span) => {
@@ -101,8 +103,10 @@ pub(crate) fn parse(text: &str, chunks: Vec<Chunk>) -> Result<Parsed> {
         return Err(Fault::syntax(block.offset, message));
     }
     let segments = roles::tidy(text, segments)?;
-    if segments.iter().any(|segment| segment.section == Some(Section::History)) {
-        parser.facts.uses.push(roles::history_use());
+    for segment in &segments {
+        if segment.section == Some(Section::History) {
+            parser.facts.uses.push(roles::history_use(segment.offset));
+        }
     }
     Ok(Parsed { segments, facts: parser.facts })
 }
@@ -131,7 +135,8 @@ impl Parser<'_> {
             }
             roles::last(segments).chunks.push(Chunk::Text(rest..mark.span.start));
             rest = mark.span.end;
-            segments.push(Segment { section: Some(mark.section), chunks: Vec::new() });
+            let (section, offset) = (Some(mark.section), mark.span.start);
+            segments.push(Segment { section, offset, chunks: Vec::new() });
         }
         roles::last(segments).chunks.push(Chunk::Text(rest..span.end));
         Ok(())

@@ -6,9 +6,9 @@ pub(crate) struct Position {
 }
 
 impl Position {
-    /// Returns the place of a byte offset, which lies on a character boundary. Linear in the offset.
+    /// Returns the place of the character at a byte offset. Linear in the offset.
     pub(crate) fn of(text: &str, offset: usize) -> Self {
-        let before = &text[..offset.min(text.len())];
+        let before = &text[..text.floor_char_boundary(offset)];
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
         Self {
             line: before.matches('\n').count() + 1,

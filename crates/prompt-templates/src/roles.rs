@@ -181,7 +181,7 @@ fn trim(text: &str, segment: &mut Segment) {
 }
 
 /// Returns the use of a variable that `[[history]]` is.
-pub(crate) fn history_use() -> Use {
-    let member = Member { name: HISTORY.to_owned(), span: 0..0 };
+pub(crate) fn history_use(offset: usize) -> Use {
+    let member = Member { name: HISTORY.to_owned(), span: offset..offset };
     Use { members: vec![member], is_local: false }
 }

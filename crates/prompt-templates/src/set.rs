@@ -52,14 +52,14 @@ pub(crate) struct Applied {
 }
 
 impl Set {
-    /// Returns a prompt, and marks it as used.
-    pub(crate) fn get(&self, name: &str) -> Option<Prompt> {
+    /// Returns a template, and marks it as used.
+    pub(crate) fn get(&self, name: &str) -> Option<&Arc<Linked>> {
         let entry = self.entries.get(name)?;
         // A mark that is there is not written again: readers share the line.
         if !entry.mark.load(Ordering::Relaxed) {
             entry.mark.store(true, Ordering::Relaxed);
         }
-        Some(Prompt { linked: Arc::clone(&entry.linked) })
+        Some(&entry.linked)
     }
 
     /// Returns a template without marking it as used.
@@ -210,15 +210,17 @@ impl Set {
         Err(Error::new(ErrorKind::InUse, message).named(name).help("remove those first").into())
     }
 
-    /// Evicts down to the capacity; returns how many. `newest` stays, and so does what is included.
+    /// Evicts down to the capacity; returns how many. `newest` stays, and so does what is included,
+    /// which is not counted either.
     fn evict(&mut self, newest: &str, capacity: usize) -> usize {
         let mut evicted = 0;
         while self.sieve.len() > capacity {
             let Self { entries, sieve, .. } = self;
-            let included: BTreeSet<_> = entries
-                .values()
-                .flat_map(|e| e.linked.partials().map(|p| Arc::clone(&p.name)))
-                .collect();
+            let partials = entries.values().flat_map(|entry| entry.linked.partials());
+            let included: BTreeSet<_> = partials.map(|partial| Arc::clone(&partial.name)).collect();
+            if sieve.len() - sieve.count(|name| included.contains(name)) <= capacity {
+                break;
+            }
             let is_pinned = |name: &str| name == newest || included.contains(name);
             let take_mark = |name: &str| {
                 entries.get(name).is_some_and(|entry| entry.mark.swap(false, Ordering::Relaxed))

@@ -18,6 +18,10 @@ impl Sieve {
         self.queue.len()
     }
 
+    pub(crate) fn count(&self, is_counted: impl Fn(&str) -> bool) -> usize {
+        self.queue.iter().filter(|name| is_counted(name)).count()
+    }
+
     /// Adds a name, unless it is there.
     pub(crate) fn insert(&mut self, name: &Arc<str>) {
         if !self.queue.contains(name) {

@@ -136,7 +136,7 @@ pub struct Stats {
     pub templates: usize,
     /// Templates that were compiled by call.
     pub called: usize,
-    /// The most that `called` can be, unless templates that others include are more.
+    /// The most that `called` can be, those not counted that others include.
     pub capacity: usize,
     /// Texts compiled.
     pub compiles: u64,

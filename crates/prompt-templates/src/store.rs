@@ -29,7 +29,8 @@ impl Builder {
     /// Sets how many templates that were compiled by call are kept. The default, also for 0, is 100.
     ///
     /// Over it, one that has not been used for long goes (the SIEVE order). Templates of the folder and
-    /// templates that others include never go, and a [`Prompt`] that is held goes on rendering.
+    /// templates that others include never go and do not count, and a [`Prompt`] that is held goes on
+    /// rendering.
     pub fn capacity(mut self, templates: usize) -> Self {
         self.capacity = if templates == 0 { DEFAULT_CAPACITY } else { templates };
         self
@@ -201,7 +202,8 @@ impl Prompts {
 
     /// Returns the present version of a template.
     pub fn get(&self, name: &str) -> Option<Prompt> {
-        self.shared.set.load().get(name)
+        let set = self.shared.set.load();
+        set.get(name).map(|linked| Prompt { linked: Arc::clone(linked) })
     }
 
     /// Renders the present version of a template as one text; see [`Prompt::render`].
@@ -210,7 +212,9 @@ impl Prompts {
     ///
     /// [`ErrorKind::NotFound`], and as for [`Prompt::render`].
     pub fn render(&self, name: &str, context: &Context) -> Result<String, Error> {
-        self.find(name)?.render(context)
+        // Under the guard of the set: to clone the pointer would cost as much as a small render.
+        let set = self.shared.set.load();
+        self.find(&set, name)?.render(context)
     }
 
     /// Renders the present version of a template as messages; see [`Prompt::messages`].
@@ -219,15 +223,13 @@ impl Prompts {
     ///
     /// [`ErrorKind::NotFound`], and as for [`Prompt::messages`].
     pub fn messages(&self, name: &str, context: &Context) -> Result<Vec<Message>, Error> {
-        self.find(name)?.messages(context)
+        let set = self.shared.set.load();
+        self.find(&set, name)?.messages(context)
     }
 
-    fn find(&self, name: &str) -> Result<Prompt, Error> {
-        self.get(name).ok_or_else(|| {
-            let names = self.names();
-            let names = names.iter().map(String::as_str);
-            Error::unknown(ErrorKind::NotFound, "template", name, names)
-        })
+    fn find<'s>(&self, set: &'s Set, name: &str) -> Result<&'s Arc<Linked>, Error> {
+        set.get(name)
+            .ok_or_else(|| Error::unknown(ErrorKind::NotFound, "template", name, self.names()))
     }
 
     /// Returns whether there is a template of this name. Does not count as a use of it.

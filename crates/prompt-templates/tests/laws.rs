@@ -1,0 +1,101 @@
+//! What holds for every text and every value.
+
+use prompt_templates::{Context, ErrorKind, Prompts};
+use proptest::prelude::*;
+
+fn store() -> Prompts {
+    Prompts::builder().build().expect("an empty store can be made")
+}
+
+/// Text rich in what delimiters are made of.
+fn braces() -> impl Strategy<Value = String> {
+    let part = prop_oneof![
+        5 => prop::sample::select(vec!["{", "}", "%", "#", "-", "}}", "%}", "#}", "\"", "\\"]),
+        2 => prop::sample::select(vec!["{{", "{%", "{#", "{{-", "-}}", "[[user]]", "---"]),
+        3 => prop::sample::select(vec!["a", " ", "\n", "\u{e9}", "\u{4e2d}", "\u{1f389}", "raw", "x"]),
+    ];
+    prop::collection::vec(part, 0..30).prop_map(|parts| parts.concat())
+}
+
+/// The same, but nothing in it opens a tag, ends in half of an opener, or is a role line.
+fn plain() -> impl Strategy<Value = String> {
+    braces().prop_map(|text| {
+        let mut plain = String::from("x");
+        for c in text.replace("[[user]]", "[user]").chars() {
+            if plain.ends_with('{') && matches!(c, '{' | '%' | '#') {
+                plain.push('x');
+            }
+            plain.push(c);
+        }
+        if plain.ends_with('{') {
+            plain.push('x');
+        }
+        plain
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn text_without_an_opener_is_itself(text in plain()) {
+        let prompt = store().compile("t", &text).unwrap();
+        prop_assert_eq!(&prompt.render(&Context::new()).unwrap(), &text);
+        // The same beside a tag, where it is no longer a constant.
+        let prompt = store().compile("t", &format!("{text}{{{{ 1 }}}}{text}")).unwrap();
+        prop_assert_eq!(prompt.render(&Context::new()).unwrap(), format!("{text}1{text}"));
+    }
+
+    #[test]
+    fn raw_text_is_itself(text in braces()) {
+        let prompt = store()
+            .compile("t", &format!("{{{{ 1 }}}}{{% raw %}}{text}{{% endraw %}}{{{{ 2 }}}}")).unwrap();
+        prop_assert_eq!(prompt.render(&Context::new()).unwrap(), format!("1{text}2"));
+    }
+
+    #[test]
+    fn a_value_is_itself_and_makes_no_message(value in braces()) {
+        let prompt = store().compile("t", "[[system]]\ns\n[[user]]\n{{ v }}").unwrap();
+        let messages = prompt.messages(Context::new().set("v", &value).unwrap()).unwrap();
+        prop_assert_eq!(messages.len(), 2);
+        prop_assert_eq!(&messages[1].content, &value);
+    }
+
+    /// The place of a fault is right whatever stands before it, in front of a compile and a render.
+    #[test]
+    fn the_place_of_a_fault_is_exact(before in plain()) {
+        let line = before.matches('\n').count() + 1;
+        let column = before.rsplit('\n').next().unwrap().chars().count() + 1;
+
+        let prompt = store().compile("t", &format!("{before}{{{{ missing }}}}\n\u{4e2d}")).unwrap();
+        let error = prompt.render(&Context::new()).unwrap_err();
+        prop_assert_eq!(error.kind(), ErrorKind::UnknownVariable);
+        prop_assert_eq!((error.line(), error.column()), (Some(line), Some(column + 3)));
+
+        // One that only `upon` finds: the digit, not the number.
+        let error = store().compile("t", &format!("{before}{{{{ 9z }}}}\u{4e2d}")).unwrap_err();
+        prop_assert_eq!(error.kind(), ErrorKind::Syntax);
+        prop_assert_eq!((error.line(), error.column()), (Some(line), Some(column + 4)));
+    }
+
+    /// No text makes the store panic, and what compiles has no fault that rendering finds in the text.
+    #[test]
+    fn no_text_panics(text in braces(), tags in prop::collection::vec(
+        prop::sample::select(vec![
+            "{{ x }}", "{% if x %}", "{% endif %}", "{% for a in x %}", "{% endfor %}", "{% else %}",
+            "{% raw %}", "{% endraw %}", "{# c #}", "\n[[user]]\n", "{{ [1, {\"a\": x}] | json }}",
+            "{{- x -}}", "{% include \"t\" %}", "{{ \"a\\\\b\" }}", "{{ x.0?.y | fence }}", "---\n",
+        ]), 0..8)) {
+        let mut template = text.clone();
+        for tag in tags {
+            template.push_str(tag);
+            template.push_str(&text);
+        }
+        if let Ok(prompt) = store().compile("t", &template)
+            && let Err(error) = prompt.messages(Context::new().set("x", &[1]).unwrap())
+        {
+            prop_assert!(matches!(error.kind(), ErrorKind::UnknownVariable | ErrorKind::Value));
+            prop_assert!(error.line().is_some());
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! Templates of a folder: what is loaded, and that a reload is all or nothing.
+
+use std::fs;
+use std::path::Path;
+
+use prompt_templates::{Context, ErrorKind, Prompts, check_dir};
+use tempfile::TempDir;
+
+fn folder(files: &[(&str, &str)]) -> TempDir {
+    let dir = tempfile::tempdir().expect("a folder can be made");
+    for (name, text) in files {
+        write(dir.path(), name, text);
+    }
+    dir
+}
+
+fn write(dir: &Path, name: &str, text: &str) {
+    let path = dir.join(name);
+    fs::create_dir_all(path.parent().expect("it is in a folder")).expect("a folder can be made");
+    fs::write(path, text).expect("a file can be written");
+}
+
+fn render(prompts: &Prompts, name: &str) -> String {
+    prompts.render(name, &Context::new()).expect("it renders without data")
+}
+
+#[test]
+fn a_folder_is_loaded_with_partials_and_subfolders() {
+    let dir = folder(&[
+        ("review.prompt.md", "R {% include \"_part\" %} {% include \"sub/_deep\" %}"),
+        ("_part.prompt.md", "P"),
+        ("sub/_deep.prompt.md", "D"),
+        ("sub/plan.prompt.md", "\u{feff}L"),
+        ("README.md", "{{ no template"),
+        (".hidden.prompt.md", "{{"),
+        (".git/x.prompt.md", "{{"),
+    ]);
+    let prompts = Prompts::load_dir(dir.path()).unwrap();
+    assert_eq!(prompts.names(), ["review", "sub/plan"]);
+    assert_eq!(prompts.len(), 4);
+    assert_eq!(render(&prompts, "review"), "R P D");
+    assert_eq!(render(&prompts, "sub/plan"), "L");
+    let file = prompts.get("sub/plan").unwrap().file().map(Path::to_owned);
+    assert_eq!(file, Some(dir.path().join("sub/plan.prompt.md")));
+}
+
+#[test]
+fn a_reload_takes_in_what_has_changed_and_nothing_else() {
+    let dir = folder(&[("a.prompt.md", "1"), ("b.prompt.md", "b"), ("c.prompt.md", "c")]);
+    let prompts = Prompts::load_dir(dir.path()).unwrap();
+    let (a, b) = (prompts.get("a").unwrap(), prompts.get("b").unwrap());
+    write(dir.path(), "a.prompt.md", "2");
+    write(dir.path(), "d.prompt.md", "d");
+    fs::remove_file(dir.path().join("c.prompt.md")).unwrap();
+
+    let reload = prompts.reload().unwrap();
+    assert_eq!((reload.loaded, reload.changed, reload.removed), (3, 2, 1));
+    assert_eq!(prompts.names(), ["a", "b", "d"]);
+    assert_eq!(render(&prompts, "a"), "2");
+    assert!(prompts.get("a").unwrap().version() > a.version());
+    assert_eq!(prompts.get("b").unwrap().version(), b.version());
+    assert_eq!(prompts.stats().compiles, 5, "three at first, then two");
+
+    assert_eq!(prompts.reload().unwrap().changed, 0);
+    assert_eq!(prompts.stats().reloads, 3);
+}
+
+#[test]
+fn one_bad_file_keeps_the_last_good_set() {
+    let dir = folder(&[
+        ("a.prompt.md", "1"),
+        ("b.prompt.md", "{% include \"_p\" %}"),
+        ("_p.prompt.md", "p"),
+    ]);
+    let prompts = Prompts::load_dir(dir.path()).unwrap();
+    write(dir.path(), "a.prompt.md", "2");
+    write(dir.path(), "b.prompt.md", "one\n  {{ x");
+    write(dir.path(), "_p.prompt.md", "{% if y %}");
+
+    let errors = prompts.reload().unwrap_err();
+    let places: Vec<_> = errors
+        .errors()
+        .iter()
+        .map(|e| (e.file().unwrap().to_owned(), e.line().unwrap(), e.column().unwrap()))
+        .collect();
+    let path = |name| dir.path().join(name);
+    assert_eq!(places, [(path("_p.prompt.md"), 1, 1), (path("b.prompt.md"), 2, 3)]);
+    assert_eq!(errors.to_string().lines().count(), 2);
+    assert_eq!((render(&prompts, "a"), render(&prompts, "b")), ("1".into(), "p".into()));
+    assert_eq!(prompts.stats().reload_failures, 1);
+
+    write(dir.path(), "b.prompt.md", "B");
+    write(dir.path(), "_p.prompt.md", "q");
+    prompts.reload().unwrap();
+    assert_eq!((render(&prompts, "a"), render(&prompts, "b")), ("2".into(), "B".into()));
+}
+
+#[test]
+fn a_partial_that_is_gone_keeps_the_last_good_set() {
+    let dir = folder(&[("a.prompt.md", "{% include \"_p\" %}"), ("_p.prompt.md", "p")]);
+    let prompts = Prompts::load_dir(dir.path()).unwrap();
+    fs::remove_file(dir.path().join("_p.prompt.md")).unwrap();
+    let errors = prompts.reload().unwrap_err();
+    assert_eq!(errors.errors()[0].kind(), ErrorKind::UnknownInclude);
+    assert_eq!(render(&prompts, "a"), "p");
+}
+
+#[test]
+fn a_changed_partial_alone_changes_what_includes_it() {
+    let dir = folder(&[("a.prompt.md", "{% include \"_p\" %}"), ("_p.prompt.md", "1")]);
+    let prompts = Prompts::load_dir(dir.path()).unwrap();
+    write(dir.path(), "_p.prompt.md", "2");
+    assert_eq!(prompts.reload().unwrap().changed, 1);
+    assert_eq!(render(&prompts, "a"), "2");
+}
+
+#[test]
+fn templates_of_the_folder_are_never_evicted() {
+    let dir = folder(&[("a.prompt.md", "a"), ("b.prompt.md", "b"), ("c.prompt.md", "c")]);
+    let prompts = Prompts::builder().capacity(1).load_dir(dir.path()).unwrap();
+    for n in 0..5 {
+        prompts.compile(&format!("x{n}"), "x").unwrap();
+    }
+    assert_eq!(prompts.names(), ["a", "b", "c", "x4"]);
+}
+
+#[test]
+fn a_call_may_stand_in_for_a_file_until_the_reload() {
+    let dir = folder(&[("a.prompt.md", "file")]);
+    let prompts = Prompts::builder().capacity(1).load_dir(dir.path()).unwrap();
+    prompts.compile("a", "call").unwrap();
+    prompts.compile("b", "b").unwrap();
+    assert_eq!(render(&prompts, "a"), "call");
+    prompts.reload().unwrap();
+    assert_eq!(render(&prompts, "a"), "file");
+    assert_eq!(prompts.names(), ["a", "b"]);
+}
+
+#[test]
+fn a_folder_that_cannot_be_read_is_an_error() {
+    let dir = folder(&[]);
+    assert!(Prompts::load_dir(dir.path()).unwrap().is_empty());
+    let absent = dir.path().join("absent");
+    let errors = Prompts::load_dir(&absent).unwrap_err();
+    assert_eq!(errors.errors()[0].kind(), ErrorKind::Io);
+    assert_eq!(errors.errors()[0].file(), Some(&*absent));
+    assert_eq!(check_dir(&absent).len(), 1);
+    let prompts = Prompts::builder().build().unwrap();
+    assert_eq!(prompts.reload().unwrap_err().errors()[0].kind(), ErrorKind::Io);
+}
+
+#[test]
+fn a_file_that_is_not_utf_8_is_an_error_with_a_place() {
+    let dir = folder(&[]);
+    fs::write(dir.path().join("a.prompt.md"), b"ok\n\xc3\xa9\xff").unwrap();
+    let errors = check_dir(dir.path());
+    assert_eq!(
+        (errors[0].kind(), errors[0].line(), errors[0].column()),
+        (ErrorKind::Io, Some(2), Some(2))
+    );
+}
+
+#[test]
+fn check_dir_names_everything_that_is_wrong() {
+    let dir = folder(&[
+        ("_bad.prompt.md", "{{"),
+        ("a.prompt.md", "{% include \"_bad\" %}"),
+        ("b.prompt.md", "x\n{% include \"_absent\" %}"),
+        ("c.prompt.md", "{{ x | nothing_like_it }}"),
+        ("d.prompt.md", "fine"),
+    ]);
+    let found: Vec<_> = check_dir(dir.path())
+        .iter()
+        .map(|e| (e.template_name().unwrap().to_owned(), e.kind(), e.line()))
+        .collect();
+    let expected = [
+        ("_bad".to_owned(), ErrorKind::Syntax, Some(1)),
+        ("b".to_owned(), ErrorKind::UnknownInclude, Some(2)),
+        ("c".to_owned(), ErrorKind::UnknownFunction, Some(1)),
+    ];
+    assert_eq!(found, expected);
+    assert!(check_dir(folder(&[("a.prompt.md", "x")]).path()).is_empty());
+}

@@ -1,0 +1,83 @@
+//! `git apply`: operations from JSON Lines, any number of tasks, one push.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use git_batch::{ApplyError, GitBatch, Settings};
+
+use crate::cli::Session;
+use crate::exit::{Exit, Stop, chain};
+use crate::input::{Input, existing_folder};
+use crate::wire::ops;
+use crate::wire::outcomes::{OpLine, OpSummary};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// The repository
+    #[arg(long, value_name = "DIR")]
+    repo: PathBuf,
+    /// The remote to push to
+    #[arg(long, value_name = "NAME", default_value = "origin")]
+    remote: String,
+    /// Operations of one batch at most; by default all of the input is one batch
+    #[arg(long, value_name = "N")]
+    max_items: Option<NonZeroUsize>,
+    /// The operations, one JSON object a line; - for stdin
+    #[arg(value_name = "OPS.jsonl")]
+    ops: PathBuf,
+}
+
+pub(crate) fn run(session: &Session, options: &Options) -> Result<Exit, Stop> {
+    let started = Instant::now();
+    let mut settings = Settings::default().with_remote(&options.remote);
+    if let Some(max_items) = options.max_items {
+        settings = settings.with_max_items(max_items.get());
+    }
+    let git = open(&options.repo, settings)?;
+    let ops = ops::read(&Input::from(options.ops.clone()))?;
+
+    let ids: Vec<String> = ops.iter().map(|op| op.id.clone()).collect();
+    let asked = ops.iter().filter(|op| op.is_push()).count();
+    let (operations, refused) = ops::split(ops);
+    let report = session
+        .interrupt
+        .shielded(|| git.apply(operations))
+        .map_err(|error| not_applied(&error))?;
+
+    let mut summary = OpSummary::default();
+    let mut outcomes = report.outcomes.iter();
+    for id in &ids {
+        let line = match refused.get(id) {
+            Some(refusal) => OpLine::refused(id, refusal),
+            None => match outcomes.next() {
+                Some((id, outcome)) => OpLine::of(id, outcome),
+                None => return Err(Stop::failed(format_args!("{id:?} has no outcome"))),
+            },
+        };
+        summary.count(&line);
+        line.print(&session.output);
+    }
+    summary.pushed(asked, report.pushes().into());
+    summary.batches = report.receipts.len();
+    summary.seconds = started.elapsed().as_secs_f64();
+    summary.print(&session.output);
+    Ok(Exit::of_failed(summary.failed + summary.skipped))
+}
+
+/// Opens a repository; everything that is wrong with it is the user's to put right.
+pub(crate) fn open(repo: &std::path::Path, settings: Settings) -> Result<GitBatch, Stop> {
+    existing_folder(repo, "the repository")?;
+    GitBatch::open(repo, settings).map_err(|error| Stop::refused(chain(&error)))
+}
+
+/// Says why nothing of an input was done.
+pub(crate) fn not_applied(error: &ApplyError) -> Stop {
+    let message = chain(error);
+    match error {
+        ApplyError::Busy { .. } => {
+            Stop::unfinished(message).help("nothing was done; run again when it has ended")
+        }
+        _ => Stop::refused(message),
+    }
+}

@@ -1,0 +1,66 @@
+//! `git land`: local branches, merged onto a branch as the remote has it now, in one push.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use git_batch::{Settings, Strategy};
+
+use super::git_apply::{not_applied, open};
+use crate::cli::Session;
+use crate::exit::{Exit, Stop};
+use crate::wire::outcomes::{OpLine, OpSummary};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// The repository
+    #[arg(long, value_name = "DIR")]
+    repo: PathBuf,
+    /// The remote to push to
+    #[arg(long, value_name = "NAME", default_value = "origin")]
+    remote: String,
+    /// The branch of the remote to merge onto and to push
+    #[arg(long, value_name = "BRANCH")]
+    onto: String,
+    /// How each branch is merged
+    #[arg(long, value_enum, default_value = "merge")]
+    strategy: How,
+    /// The local branches, in the order in which they are merged
+    #[arg(value_name = "BRANCH", required = true)]
+    branches: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum How {
+    /// One merge commit for each branch
+    Merge,
+    /// One plain commit for each branch
+    Squash,
+}
+
+pub(crate) fn run(session: &Session, options: &Options) -> Result<Exit, Stop> {
+    let started = Instant::now();
+    for (at, branch) in options.branches.iter().enumerate() {
+        if options.branches[..at].contains(branch) {
+            return Err(Stop::refused(format_args!("the branch {branch:?} is named twice")));
+        }
+    }
+    let git = open(&options.repo, Settings::default().with_remote(&options.remote))?;
+    let strategy = match options.strategy {
+        How::Merge => Strategy::Merge,
+        How::Squash => Strategy::Squash,
+    };
+    let land = || git.land(&options.onto, &options.branches, strategy);
+    let report = session.interrupt.shielded(land).map_err(|error| not_applied(&error))?;
+
+    let mut summary = OpSummary::default();
+    for (id, outcome) in &report.outcomes {
+        let line = OpLine::of(id, outcome);
+        summary.count(&line);
+        line.print(&session.output);
+    }
+    summary.pushed(options.branches.len(), report.pushes().into());
+    summary.batches = report.receipts.len();
+    summary.seconds = started.elapsed().as_secs_f64();
+    summary.print(&session.output);
+    Ok(Exit::of_failed(summary.failed + summary.skipped))
+}

@@ -1,0 +1,180 @@
+//! `llm run`: requests from JSON Lines in as few submissions as possible.
+
+use std::ffi::OsString;
+use std::fs;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use llm_batch::{Accounting, Error, LlmBatch};
+use serde_json::json;
+
+use crate::cli::{Session, duration};
+use crate::exit::{Exit, Stop, chain};
+use crate::input::Input;
+use crate::output::Output;
+use crate::plan::ProviderName;
+use crate::progress::Progress;
+use crate::provider::{self, Place};
+use crate::results::Results;
+use crate::wire::requests;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// The requests, one JSON object a line; - for stdin
+    #[arg(value_name = "REQUESTS.jsonl")]
+    requests: PathBuf,
+    /// Who answers
+    #[arg(long, value_enum)]
+    provider: ProviderName,
+    /// Another address of the provider, https or loopback
+    #[arg(long, value_name = "URL")]
+    base_url: Option<String>,
+    /// Requests of one submission at most; by default what the provider takes
+    #[arg(long, value_name = "N")]
+    max_items: Option<NonZeroUsize>,
+    /// How often to ask how far a batch is, such as 15s
+    #[arg(long, value_name = "D", value_parser = duration)]
+    poll_interval: Option<Duration>,
+    /// How long the whole command may take, such as 26h
+    #[arg(long, value_name = "D", value_parser = duration)]
+    timeout: Option<Duration>,
+    /// Folder of the recorded answers, for the offline provider
+    #[arg(long, value_name = "DIR")]
+    answers: Option<PathBuf>,
+    /// Folder of the state that a later run goes on with; by default OUT with .state behind it
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
+    /// Where the results go, one JSON object a line, in order of arrival
+    #[arg(long, value_name = "RESULTS.jsonl")]
+    out: PathBuf,
+}
+
+pub(crate) fn run(session: &Session, options: &Options) -> Result<Exit, Stop> {
+    let output = &session.output;
+    match (options.provider, &options.answers, &options.base_url) {
+        (ProviderName::Anthropic, Some(_), _) => {
+            return Err(Stop::refused("--answers belongs to the provider offline only"));
+        }
+        (ProviderName::Offline, _, Some(_)) => {
+            return Err(Stop::refused("--base-url does not belong to the provider offline"));
+        }
+        _ => {}
+    }
+    let place =
+        Place { base_url: options.base_url.as_deref(), answers: options.answers.as_deref() };
+    let provider = provider::open(options.provider, place)?;
+    let requests = requests::read(&Input::from(options.requests.clone()))?;
+    let state = options.state.clone().unwrap_or_else(|| beside(&options.out));
+    refuse_orphans(&options.out, &state)?;
+
+    let stop = llm_batch::Stop::new();
+    let mut results = Results::open(&options.out)?;
+    let mut builder =
+        LlmBatch::builder(provider).state(&state).held(results.held().clone()).stop(stop.clone());
+    if let Some(max_items) = options.max_items {
+        builder = builder.max_items(max_items.get());
+    }
+    if let Some(interval) = options.poll_interval {
+        builder = builder.poll_interval(interval);
+    }
+    if let Some(timeout) = options.timeout {
+        builder = builder.timeout(timeout);
+    }
+    let llm = builder.build().map_err(|error| not_run(&error))?;
+
+    session.interrupt.resume_with(Some(resume_command()));
+    let total = requests.len();
+    output.detail(format!("{total} requests; the state is in {}", state.display()));
+    let progress = Progress::start(output, total, "answers");
+    let ended = session.interrupt.stopping(&stop, || {
+        let broken = stop.clone();
+        llm.run(requests, |id, outcome| {
+            progress.advance();
+            if !results.put(id, &outcome) {
+                broken.stop();
+            }
+        })
+    });
+    drop(progress);
+    results.finish()?;
+    match ended {
+        Ok(run) => {
+            session.interrupt.resume_with(None);
+            print(output, &run.accounting);
+            Ok(Exit::of_failed(usize::try_from(run.accounting.failed).unwrap_or(usize::MAX)))
+        }
+        Err(error) => {
+            if let Some(run) = error.run() {
+                print(output, &run.accounting);
+            }
+            Err(not_run(&error))
+        }
+    }
+}
+
+/// Says why a run ended, with the status that belongs to it.
+pub(crate) fn not_run(error: &Error) -> Stop {
+    let message = chain(error);
+    match error {
+        Error::Ambiguous { .. } => Stop::unfinished(message)
+            .help("look at the provider's console whether the batch exists; the record is kept"),
+        Error::Pending { .. } | Error::StateBusy { .. } => Stop::unfinished(message),
+        _ => Stop::refused(message),
+    }
+}
+
+/// Results whose state is gone may be answers to other requests with the same ids.
+fn refuse_orphans(out: &Path, state: &Path) -> Result<(), Stop> {
+    let has_results = fs::metadata(out).is_ok_and(|data| data.is_file() && data.len() > 0);
+    if has_results && !state.exists() {
+        return Err(Stop::refused(format_args!(
+            "{} holds results, but their state {} does not exist",
+            out.display(),
+            state.display()
+        ))
+        .help("move the results away to start anew, or name their state with --state"));
+    }
+    Ok(())
+}
+
+fn beside(out: &Path) -> PathBuf {
+    let mut name = out.as_os_str().to_owned();
+    name.push(".state");
+    PathBuf::from(name)
+}
+
+fn print(output: &Output, accounting: &Accounting) {
+    if output.json {
+        output.object(&json!({ "summary": accounting }));
+        return;
+    }
+    let cost = accounting.cost.map_or_else(|| "-".to_owned(), |cost| format!("{cost:.4} USD"));
+    output.line(format!(
+        "{} requests: {} succeeded, {} failed, {} pending; {} submissions, {} calls saved, {} \
+         HTTP calls; {} tokens in, {} out, cost {cost}",
+        accounting.requests,
+        accounting.succeeded,
+        accounting.failed,
+        accounting.pending,
+        accounting.submissions,
+        accounting.calls_saved,
+        accounting.http_calls,
+        accounting.input_tokens,
+        accounting.output_tokens,
+    ));
+}
+
+/// Returns the command line of this process, quoted for a shell.
+pub(crate) fn resume_command() -> String {
+    let quote = |arg: OsString| {
+        let arg = arg.to_string_lossy().into_owned();
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@+%".contains(c);
+        if !arg.is_empty() && arg.chars().all(plain) {
+            arg
+        } else {
+            format!("'{}'", arg.replace('\'', r"'\''"))
+        }
+    };
+    std::env::args_os().map(quote).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,139 @@
+//! `prompt`: the prompt templates of one folder.
+
+use std::path::{Path, PathBuf};
+
+use prompt_templates::{Context, Error, Prompts};
+use serde_json::json;
+
+use crate::cli::Session;
+use crate::exit::{Exit, Stop};
+use crate::input::{Input, existing_folder};
+use crate::suggest;
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Command {
+    /// Render one template
+    Render(Render),
+    /// Check all templates; status 1 if one is broken
+    Check(Folder),
+    /// Print the names of the templates
+    List(Folder),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Folder {
+    /// Folder of the templates
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Render {
+    /// Folder of the templates
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+    /// Name of the template, without .prompt.md
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// The values, one JSON object; - for stdin
+    #[arg(long, value_name = "FILE.json")]
+    data: PathBuf,
+    /// Print a JSON array of {"role","content"} in place of one text
+    #[arg(long)]
+    messages: bool,
+}
+
+pub(crate) fn run(session: &Session, command: &Command) -> Result<Exit, Stop> {
+    match command {
+        Command::Render(options) => render(session, options),
+        Command::Check(options) => check(session, &options.folder),
+        Command::List(options) => list(session, &options.folder),
+    }
+}
+
+fn render(session: &Session, options: &Render) -> Result<Exit, Stop> {
+    let prompts = load(&options.folder)?;
+    let prompt = find(&prompts, &options.name).map_err(Stop::refused)?;
+    let input = Input::from(options.data.clone());
+    let data: serde_json::Map<String, serde_json::Value> =
+        serde_json::from_str(&input.read_text()?).map_err(|error| {
+            Stop::refused(format_args!("{}:{}: {error}", input.name(), error.line()))
+                .help("the data is one JSON object whose keys are the names in the template")
+        })?;
+    let context = Context::from_serialize(&data)
+        .map_err(|error| Stop::refused(format_args!("{}: {error}", input.name())))?;
+    let output = &session.output;
+    if options.messages {
+        let messages = prompt.messages(&context).map_err(|error| not_rendered(&error))?;
+        output.object(&messages);
+    } else {
+        let text = prompt.render(&context).map_err(|error| not_rendered(&error))?;
+        if output.json {
+            output.object(&json!({ "name": options.name, "text": text }));
+        } else {
+            output.text(&text);
+        }
+    }
+    Ok(Exit::Done)
+}
+
+fn check(session: &Session, folder: &Path) -> Result<Exit, Stop> {
+    existing_folder(folder, "the folder")?;
+    let faults = prompt_templates::check_dir(folder);
+    let output = &session.output;
+    for fault in &faults {
+        if output.json {
+            output.object(&json!({
+                "template": fault.template_name(),
+                "line": fault.line(),
+                "column": fault.column(),
+                "message": fault.message(),
+                "help": fault.help_text(),
+            }));
+        } else {
+            output.line(fault.to_string());
+        }
+    }
+    if output.json {
+        output.object(&json!({ "summary": { "faults": faults.len() } }));
+    } else {
+        output.line(format!("{} faults", faults.len()));
+    }
+    Ok(Exit::of_failed(faults.len()))
+}
+
+fn list(session: &Session, folder: &Path) -> Result<Exit, Stop> {
+    let prompts = load(folder)?;
+    for name in prompts.names() {
+        if session.output.json {
+            session.output.object(&json!({ "name": &*name }));
+        } else {
+            session.output.line(&*name);
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// Loads a folder of templates; every fault in it is named.
+pub(crate) fn load(folder: &Path) -> Result<Prompts, Stop> {
+    existing_folder(folder, "the prompts folder")?;
+    Prompts::load_dir(folder).map_err(Stop::refused)
+}
+
+/// Finds a template by name.
+///
+/// # Errors
+///
+/// There is none; names what there is.
+pub(crate) fn find(prompts: &Prompts, name: &str) -> Result<prompt_templates::Prompt, String> {
+    prompts.get(name).ok_or_else(|| {
+        let names = prompts.names();
+        let known: Vec<&str> = names.iter().map(|name| &**name).collect();
+        let hint = suggest::hint(name, &known);
+        format!("there is no template {name:?}{hint}")
+    })
+}
+
+fn not_rendered(error: &Error) -> Stop {
+    Stop::failed(error)
+}

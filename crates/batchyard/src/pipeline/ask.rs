@@ -1,0 +1,130 @@
+//! One model batch per group, and what the answers are worth.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use llm_batch::{Accounting, LlmBatch, Provider, Status};
+
+use super::board::{Board, Failure, Standing};
+use super::prompts::Study;
+use super::state::RunState;
+use crate::answer::{self, Unusable};
+use crate::cli::Session;
+use crate::commands::llm_run::not_run;
+use crate::exit::Stop;
+use crate::progress::Progress;
+use crate::results::{Recorded, Results, read_all};
+
+/// Counts of model calls over all waves.
+#[derive(Debug, Default)]
+pub(crate) struct Asked {
+    pub(crate) requests: u64,
+    pub(crate) batches: u64,
+    pub(crate) submissions: u64,
+    pub(crate) http_calls: u64,
+    pub(crate) input_tokens: u64,
+    pub(crate) output_tokens: u64,
+    pub(crate) cost: Option<f64>,
+}
+
+impl Asked {
+    fn add(&mut self, accounting: &Accounting) {
+        self.requests += accounting.requests;
+        self.batches += accounting.batches;
+        self.submissions += accounting.submissions;
+        self.http_calls += accounting.http_calls;
+        self.input_tokens += accounting.input_tokens;
+        self.output_tokens += accounting.output_tokens;
+        if let Some(cost) = accounting.cost {
+            *self.cost.get_or_insert(0.0) += cost;
+        }
+    }
+
+    /// Returns requests less submissions.
+    pub(crate) fn saved(&self) -> i64 {
+        let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+        signed(self.requests) - signed(self.submissions)
+    }
+}
+
+/// Asks for the answers of all tasks, wave by wave, and reads them.
+///
+/// # Errors
+///
+/// Status 3 if the provider has not answered all; the state has what is needed to go on.
+pub(crate) fn ask(
+    session: &Session,
+    board: &mut Board<'_>,
+    study: &Study,
+    provider: &Arc<dyn Provider>,
+    state: &RunState,
+) -> Result<Asked, Stop> {
+    let mut calls = Asked::default();
+    for (number, wave) in board.plan.waves.iter().enumerate() {
+        let ready = board.ready(wave);
+        if ready.is_empty() {
+            continue;
+        }
+        let requests = if let Some(requests) = state.recall(number)? {
+            requests
+        } else {
+            let requests = study.requests(board, &ready)?;
+            state.remember(number, &requests)?;
+            requests
+        };
+        session.output.detail(format!("wave {}: {} requests", number + 1, requests.len()));
+        let stop = llm_batch::Stop::new();
+        let mut results = Results::open(&state.results())?;
+        let llm = LlmBatch::builder(Arc::clone(provider))
+            .state(state.llm())
+            .held(results.held().clone())
+            .stop(stop.clone())
+            .build()
+            .map_err(|error| not_run(&error))?;
+        let progress = Progress::start(&session.output, requests.len(), "answers");
+        let ended = session.interrupt.stopping(&stop, || {
+            let broken = stop.clone();
+            llm.run(requests, |id, outcome| {
+                progress.advance();
+                if !results.put(id, &outcome) {
+                    broken.stop();
+                }
+            })
+        });
+        drop(progress);
+        results.finish()?;
+        let run = ended.map_err(|error| not_run(&error))?;
+        calls.add(&run.accounting);
+        read_answers(board, &ready, read_all(&state.results())?);
+    }
+    Ok(calls)
+}
+
+fn read_answers(board: &mut Board<'_>, asked: &[usize], results: Vec<Recorded>) {
+    let mut by_id: HashMap<String, Recorded> =
+        results.into_iter().map(|recorded| (recorded.id.clone(), recorded)).collect();
+    for &at in asked {
+        let standing = match by_id.remove(&board.plan.tasks[at].id) {
+            Some(recorded) => standing(board, recorded),
+            None => Standing::Failed(Failure::new("missing_result", "the provider has no result")),
+        };
+        board.set(at, standing);
+    }
+}
+
+fn standing(board: &Board<'_>, recorded: Recorded) -> Standing {
+    if recorded.status != Status::Succeeded {
+        let (kind, message) = recorded
+            .error
+            .unwrap_or_else(|| (recorded.status.to_string(), "the provider has no answer".into()));
+        return Standing::Failed(Failure { kind, message });
+    }
+    let Some(text) = recorded.text else {
+        return Standing::Failed(Failure::new("unusable_answer", "the answer has no text"));
+    };
+    match answer::read(&text, &board.plan.allow) {
+        Ok(edit) => Standing::Answered { text, edit },
+        Err(Unusable::Shape(why)) => Standing::Failed(Failure::new("unusable_answer", why)),
+        Err(Unusable::Path(why)) => Standing::Failed(Failure::new("path_not_allowed", why)),
+    }
+}

@@ -1,0 +1,21 @@
+//! The whole journey: lessons, prompts, one model batch per group, file changes, gate, commits,
+//! merges, one push, and a lesson for each failure.
+
+mod ask;
+mod board;
+mod gate;
+mod land;
+mod learn;
+mod ops;
+mod prompts;
+mod report;
+mod state;
+
+pub(crate) use ask::{Asked, ask};
+pub(crate) use board::{Board, Standing};
+pub(crate) use land::{Landing, Place, land};
+pub(crate) use learn::learn;
+pub(crate) use ops::make as operations;
+pub(crate) use prompts::Study;
+pub(crate) use report::{Summary, savings, tasks};
+pub(crate) use state::{RunState, Started};

@@ -1,0 +1,70 @@
+//! The git operations of a run.
+
+use git_batch::{Commit, Merge, Operation, OperationKind, Strategy};
+
+use super::board::{Board, Standing};
+use crate::plan::Push;
+
+/// The operations, and the index of the task that each belongs to; `None` for that of the base.
+#[derive(Debug, Default)]
+pub(crate) struct Operations {
+    pub(crate) commits: Vec<(usize, Operation)>,
+    pub(crate) merges: Vec<(usize, Operation)>,
+    pub(crate) pushes: Vec<(Option<usize>, Operation)>,
+}
+
+/// Makes the operations for the usable answers, in the order of the plan.
+///
+/// `into` is the branch that is merged into on behalf of `onto`. `base` says where the branch of a
+/// task starts; `None` goes on with a branch that exists.
+pub(crate) fn make(
+    board: &Board<'_>,
+    onto: &str,
+    into: &str,
+    base: impl Fn(&str) -> Option<String>,
+) -> Operations {
+    let push = board.plan.land.push;
+    let mut operations = Operations::default();
+    for (at, task, standing) in board.iter() {
+        let Standing::Answered { edit, .. } = standing else { continue };
+        let (branch, committed) = (task.branch(), format!("{}/commit", task.id));
+        let message = edit.message.clone().unwrap_or_else(|| {
+            format!("{}\n\nWritten by {} as {}.", task.id, task.model, task.kind)
+        });
+        let mut commit = Commit::new(&branch, message);
+        commit.base = base(&branch);
+        commit.changes.clone_from(&edit.changes);
+        operations.commits.push((at, Operation::commit(&committed, commit)));
+        let mut last = committed;
+        if push != Push::Branches {
+            let merged = format!("{}/merge", task.id);
+            let merge = Merge {
+                source: branch.clone(),
+                into: into.to_owned(),
+                strategy: Strategy::Merge,
+                message: Some(format!("Merge branch '{branch}' into {onto}").into()),
+            };
+            let kind = OperationKind::Merge(merge);
+            let operation = Operation { id: merged.clone(), kind, after: vec![last] };
+            operations.merges.push((at, operation));
+            last = merged;
+        }
+        if push != Push::Base {
+            let pushed = Operation::push(format!("{}/push", task.id), &branch).after(last);
+            operations.pushes.push((Some(at), pushed));
+        }
+    }
+    if push != Push::Branches && !operations.merges.is_empty() {
+        operations.pushes.push((None, Operation::push("base/push", onto)));
+    }
+    operations
+}
+
+impl Operations {
+    /// Returns all operations in the order in which they are done.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Operation> {
+        let commits = self.commits.iter().map(|(_, operation)| operation);
+        let merges = self.merges.iter().map(|(_, operation)| operation);
+        commits.chain(merges).chain(self.pushes.iter().map(|(_, operation)| operation))
+    }
+}

@@ -1,0 +1,82 @@
+//! Which paths an answer may write.
+
+use globset::{GlobBuilder, GlobMatcher};
+
+/// The globs of a plan's `allow`, and the rule for guarded paths.
+///
+/// Guarded are paths with a component that begins with `.git` (`.github/**` is one of them), and
+/// symlinks. They need an allowance that names them: for the former a glob that itself has a
+/// component beginning with `.git`, for the latter the exact path.
+#[derive(Debug, Default)]
+pub(crate) struct Allow {
+    globs: Vec<(String, GlobMatcher)>,
+}
+
+impl Allow {
+    /// Compiles the globs; `*` does not cross a `/`, `**` does.
+    ///
+    /// # Errors
+    ///
+    /// Position and fault of the first glob that does not compile.
+    pub(crate) fn new(globs: &[&str]) -> Result<Allow, (usize, String)> {
+        let compile = |(at, text): (usize, &&str)| {
+            let glob = GlobBuilder::new(text).literal_separator(true).build();
+            glob.map(|glob| ((*text).to_owned(), glob.compile_matcher()))
+                .map_err(|error| (at, error.to_string()))
+        };
+        globs.iter().enumerate().map(compile).collect::<Result<_, _>>().map(|globs| Allow { globs })
+    }
+
+    /// Returns why an answer may not write `path`, or `None` if it may.
+    pub(crate) fn refuses(&self, path: &str, symlink: bool) -> Option<String> {
+        let matching = || self.globs.iter().filter(|(_, glob)| glob.is_match(path));
+        if !self.globs.is_empty() && matching().next().is_none() {
+            return Some(format!("\"{path}\" is outside \"allow\""));
+        }
+        if is_guarded(path) && !matching().any(|(text, _)| is_guarded(text)) {
+            return Some(format!("\"{path}\" is guarded; \"allow\" does not name it"));
+        }
+        if symlink && !matching().any(|(text, _)| text == path) {
+            return Some(format!("\"{path}\" is a symlink; \"allow\" does not name it"));
+        }
+        None
+    }
+}
+
+fn is_guarded(path: &str) -> bool {
+    path.split('/')
+        .any(|part| part.get(..4).is_some_and(|start| start.eq_ignore_ascii_case(".git")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn allow(globs: &[&str]) -> Allow {
+        Allow::new(globs).expect("the globs compile")
+    }
+
+    #[test]
+    fn everything_but_the_guarded_is_allowed_by_default() {
+        let allow = allow(&[]);
+        assert_eq!(allow.refuses("src/lib.rs", false), None);
+        for path in [".github/workflows/ci.yml", ".gitignore", "a/.gitattributes", ".GitHub/x"] {
+            assert!(allow.refuses(path, false).is_some(), "{path}");
+        }
+        assert!(allow.refuses("link", true).is_some());
+    }
+
+    #[test]
+    fn globs_bound_and_names_open() {
+        let narrow = allow(&["notes/*.md"]);
+        assert_eq!(narrow.refuses("notes/a.md", false), None);
+        assert!(narrow.refuses("notes/deep/a.md", false).is_some());
+        assert!(narrow.refuses("src/lib.rs", false).is_some());
+        let wide = allow(&["**"]);
+        assert!(wide.refuses(".github/workflows/ci.yml", false).is_some());
+        let named = allow(&["**", ".github/**", "link"]);
+        assert_eq!(named.refuses(".github/workflows/ci.yml", false), None);
+        assert_eq!(named.refuses("link", true), None);
+        assert!(named.refuses("other", true).is_some());
+    }
+}

@@ -1,0 +1,226 @@
+//! Reads a plan file and checks it whole; each fault is named with its line.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value};
+use toml::Spanned;
+
+use super::schema::{DemoTable, Expect, PlanFile, TaskTable};
+use super::{Allow, Demo, Land, Plan, Push, Task, waves};
+use crate::exit::Stop;
+use crate::input::{Input, existing_folder};
+use crate::suggest;
+
+/// Names that the program itself gives to templates.
+const RESERVED: [&str; 3] = ["task", "lessons", "after"];
+
+/// The plan file while it is checked.
+struct Source<'a> {
+    path: &'a Path,
+    text: &'a str,
+    folder: PathBuf,
+}
+
+pub(super) fn load(path: &Path) -> Result<Plan, Stop> {
+    let text = Input::File(path.to_owned()).read_text()?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.map_or_else(|| PathBuf::from("."), Path::to_owned);
+    let source = Source { path, text: &text, folder };
+    let file: PlanFile = toml::from_str(&text).map_err(|error| source.syntax(&error))?;
+
+    let prompts = source.resolve(file.prompts.get_ref());
+    existing_folder(&prompts, "the prompts folder")
+        .map_err(|stop| source.wrap(&file.prompts, &stop))?;
+    let answers = match &file.answers {
+        Some(answers) => {
+            let folder = source.resolve(answers.get_ref());
+            existing_folder(&folder, "the answers folder")
+                .map_err(|stop| source.wrap(answers, &stop))?;
+            Some(folder)
+        }
+        None => None,
+    };
+    let globs = file.allow.as_deref().unwrap_or_default();
+    let texts: Vec<&str> = globs.iter().map(|glob| glob.get_ref().as_str()).collect();
+    let allow = Allow::new(&texts)
+        .map_err(|(at, why)| source.fault(globs[at].span(), &format!("\"allow\": {why}")))?;
+    let gate = match file.gate {
+        Some(gate) if gate.run.get_ref().first().is_none_or(String::is_empty) => {
+            return Err(source.fault(gate.run.span(), "\"run\" names no program"));
+        }
+        Some(gate) => Some((gate.run.span(), gate.run.into_inner())),
+        None => None,
+    };
+    let push = file.land.push.unwrap_or(Push::Both);
+    if let (Some((span, _)), Push::Branches) = (&gate, push) {
+        return Err(source
+            .fault(span.clone(), "a gate runs on the merged tree, and push = \"branches\" has none")
+            .help("set push to \"base\" or \"both\", or leave the gate out"));
+    }
+    let (repo, demo) = match (file.repo, file.demo) {
+        (Some(repo), Some(_)) => {
+            return Err(source
+                .fault(repo.span(), "\"repo\" and [demo] exclude each other")
+                .help("[demo] makes a scratch repository of its own"));
+        }
+        (_, Some(demo)) => {
+            let DemoTable { source: checkout, one_by_one } = demo.into_inner();
+            let demo =
+                Demo { source: source.resolve(&checkout), one_by_one: one_by_one.unwrap_or(true) };
+            (None, Some(demo))
+        }
+        (Some(repo), None) => (Some(source.resolve(repo.get_ref())), None),
+        (None, None) => (Some(source.folder.clone()), None),
+    };
+    let onto = source.not_empty("onto", file.land.onto)?;
+    let remote = source.not_empty("remote", file.remote)?.unwrap_or_else(|| "origin".to_owned());
+    let base_url = source.not_empty("base_url", file.base_url)?;
+    let tasks = source.tasks(file.task)?;
+    let waves = waves::order(&tasks).map_err(|ids| {
+        Stop::refused(format_args!("{}: tasks wait for each other: {ids}", path.display()))
+            .help("take one of them out of \"after\"")
+    })?;
+    Ok(Plan {
+        file: path.to_owned(),
+        provider: file.provider,
+        base_url,
+        repo,
+        remote,
+        prompts,
+        lessons: source.resolve(file.lessons.get_ref()),
+        answers,
+        state: file.state.map(|state| source.resolve(&state)),
+        land: Land { onto, push },
+        gate: gate.map(|(_, run)| run),
+        allow,
+        demo,
+        tasks,
+        waves,
+        text,
+    })
+}
+
+impl Source<'_> {
+    fn tasks(&self, tables: Vec<TaskTable>) -> Result<Vec<Task>, Stop> {
+        if tables.is_empty() {
+            return Err(Stop::refused(format_args!(
+                "{}: the plan has no task",
+                self.path.display()
+            ))
+            .help("add a [[task]] table with id, kind, model and template"));
+        }
+        let mut index: BTreeMap<String, usize> = BTreeMap::new();
+        for (at, table) in tables.iter().enumerate() {
+            let id = table.id.get_ref();
+            if id.is_empty() {
+                return Err(self.fault(table.id.span(), "\"id\" is empty"));
+            }
+            if index.insert(id.clone(), at).is_some() {
+                return Err(self
+                    .fault(table.id.span(), &format!("a task with the id \"{id}\" exists already"))
+                    .help("give each task an id of its own"));
+            }
+        }
+        tables.into_iter().map(|table| self.task(table, &index)).collect()
+    }
+
+    fn task(&self, table: TaskTable, index: &BTreeMap<String, usize>) -> Result<Task, Stop> {
+        for (key, value) in
+            [("kind", &table.kind), ("model", &table.model), ("template", &table.template)]
+        {
+            if value.get_ref().is_empty() {
+                return Err(self.fault(value.span(), &format!("\"{key}\" is empty")));
+            }
+        }
+        let max_tokens = match table.max_tokens {
+            Some(tokens) if *tokens.get_ref() == 0 => {
+                return Err(self.fault(tokens.span(), "\"max_tokens\" must be at least 1"));
+            }
+            Some(tokens) => tokens.into_inner(),
+            None => 4096,
+        };
+        let mut after = BTreeSet::new();
+        for name in &table.after {
+            let known = index.get(name.get_ref()).ok_or_else(|| {
+                let known: Vec<&str> = index.keys().map(String::as_str).collect();
+                let hint = suggest::hint(name.get_ref(), &known);
+                let (span, name) = (name.span(), name.get_ref());
+                self.fault(span, &format!("\"after\": no task \"{name}\"{hint}"))
+            })?;
+            after.insert(*known);
+        }
+        let data = match table.data {
+            Some(data) => self.data(&data)?,
+            None => Map::new(),
+        };
+        Ok(Task {
+            id: table.id.into_inner(),
+            kind: table.kind.into_inner(),
+            model: table.model.into_inner(),
+            max_tokens,
+            template: table.template.into_inner(),
+            data,
+            after: after.into_iter().collect(),
+            expect_failure: table.expect == Some(Expect::Fail),
+        })
+    }
+
+    fn data(&self, table: &Spanned<toml::Table>) -> Result<Map<String, Value>, Stop> {
+        if let Some(name) = RESERVED.iter().find(|name| table.get_ref().contains_key(**name)) {
+            let what = format!("\"data\": the name \"{name}\" belongs to the program");
+            return Err(self.fault(table.span(), &what).help("give the value another name"));
+        }
+        match serde_json::to_value(table.get_ref()) {
+            Ok(Value::Object(data)) => Ok(data),
+            _ => Err(self.fault(table.span(), "\"data\" has a number that is not finite")),
+        }
+    }
+
+    fn not_empty(&self, key: &str, value: Option<Spanned<String>>) -> Result<Option<String>, Stop> {
+        match value {
+            Some(value) if value.get_ref().is_empty() => {
+                Err(self.fault(value.span(), &format!("\"{key}\" is empty")))
+            }
+            value => Ok(value.map(Spanned::into_inner)),
+        }
+    }
+
+    fn resolve(&self, path: &str) -> PathBuf {
+        self.folder.join(path)
+    }
+
+    fn line(&self, at: usize) -> usize {
+        1 + self.text.get(..at).unwrap_or(self.text).matches('\n').count()
+    }
+
+    fn fault(&self, span: Range<usize>, what: &str) -> Stop {
+        Stop::refused(format_args!("{}:{}: {what}", self.path.display(), self.line(span.start)))
+    }
+
+    fn wrap(&self, place: &Spanned<String>, stop: &Stop) -> Stop {
+        self.fault(place.span(), stop.message())
+    }
+
+    fn syntax(&self, error: &toml::de::Error) -> Stop {
+        let place = self.path.display();
+        let message = error.message().replace('\n', ", ");
+        let hint = unknown_field(&message).unwrap_or_default();
+        match error.span() {
+            Some(span) => {
+                Stop::refused(format_args!("{place}:{}: {message}{hint}", self.line(span.start)))
+            }
+            None => Stop::refused(format_args!("{place}: {message}{hint}")),
+        }
+    }
+}
+
+/// Adds a suggestion to serde's "unknown field `a`, expected one of `b`, `c`".
+fn unknown_field(message: &str) -> Option<String> {
+    let names = message.strip_prefix("unknown field ").or(message.strip_prefix("unknown variant "));
+    let mut names = names?.split('`').skip(1).step_by(2);
+    let found = names.next()?;
+    let near = suggest::closest(found, names)?;
+    Some(format!("; did you mean \"{near}\"?"))
+}

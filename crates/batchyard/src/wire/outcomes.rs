@@ -1,0 +1,185 @@
+//! Result lines of git operations.
+
+use git_batch::{Class, Outcome};
+use serde::Serialize;
+
+use super::ops::Refusal;
+use crate::output::Output;
+
+/// One result line.
+#[derive(Debug, Serialize)]
+pub(crate) struct OpLine {
+    pub(crate) id: String,
+    pub(crate) status: OpStatus,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) commit: Option<String>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    no_change: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) error: Option<OpErrorLine>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum OpStatus {
+    Landed,
+    Failed,
+    Skipped,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct OpErrorLine {
+    pub(crate) kind: String,
+    pub(crate) message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    paths: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    with: Option<Vec<String>>,
+    /// Whether the same operation may well succeed later.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    transient: Option<bool>,
+}
+
+/// Counts of the result lines of one command.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct OpSummary {
+    pub(crate) ops: usize,
+    pub(crate) landed: usize,
+    pub(crate) failed: usize,
+    pub(crate) skipped: usize,
+    pub(crate) pushes: u64,
+    pub(crate) round_trips_saved: i64,
+    pub(crate) batches: usize,
+    pub(crate) seconds: f64,
+}
+
+impl OpErrorLine {
+    pub(crate) fn new(kind: impl Into<String>, message: impl Into<String>) -> OpErrorLine {
+        let (kind, message) = (kind.into(), message.into());
+        OpErrorLine { kind, message, paths: None, with: None, transient: None }
+    }
+}
+
+impl OpLine {
+    /// Returns the line of an operation that git was asked for.
+    pub(crate) fn of(id: &str, outcome: &Outcome) -> OpLine {
+        let mut line = OpLine::new(id, OpStatus::Failed);
+        match outcome {
+            Outcome::Landed { commit } => {
+                line.status = OpStatus::Landed;
+                line.commit = Some(commit.to_string());
+            }
+            Outcome::NoChange { commit } => {
+                line.status = OpStatus::Landed;
+                line.commit = Some(commit.to_string());
+                line.no_change = true;
+            }
+            Outcome::Conflict { paths, with } => {
+                let paths: Vec<String> = paths.iter().map(ToString::to_string).collect();
+                let message = format!("conflict in {}", paths.join(", "));
+                let mut error = OpErrorLine::new("conflict", message);
+                error.paths = Some(paths);
+                error.with = Some(with.clone());
+                line.error = Some(error);
+            }
+            Outcome::Rejected { class, reason } => {
+                let mut error = OpErrorLine::new("rejected", reason.clone());
+                error.transient = Some(matches!(class, Class::Transient));
+                line.error = Some(error);
+            }
+            Outcome::Superseded => {
+                let message = "a later operation took its place";
+                line.error = Some(OpErrorLine::new("superseded", message));
+            }
+            Outcome::Skipped { because } => line.skip(because),
+            Outcome::Failed(error) => {
+                line.error = Some(OpErrorLine::new(error.kind.as_str(), error.message.clone()));
+            }
+            other => line.error = Some(OpErrorLine::new("failed", format!("{other:?}"))),
+        }
+        line
+    }
+
+    /// Returns the line of an operation that git was not asked for.
+    pub(crate) fn refused(id: &str, refusal: &Refusal) -> OpLine {
+        let mut line = OpLine::new(id, OpStatus::Failed);
+        match refusal {
+            Refusal::Fault(fault) => {
+                line.error = Some(OpErrorLine::new(fault.kind, fault.message.clone()));
+            }
+            Refusal::Skipped(because) => line.skip(because),
+        }
+        line
+    }
+
+    fn new(id: &str, status: OpStatus) -> OpLine {
+        OpLine { id: id.to_owned(), status, commit: None, no_change: false, error: None }
+    }
+
+    fn skip(&mut self, because: &str) {
+        self.status = OpStatus::Skipped;
+        let message = format!("not tried, because {because:?} did not succeed");
+        self.error = Some(OpErrorLine::new("skipped", message));
+    }
+
+    /// Prints the line, as JSON or for people.
+    pub(crate) fn print(&self, output: &Output) {
+        if output.json {
+            output.object(self);
+            return;
+        }
+        let what = match (&self.error, &self.commit) {
+            (Some(error), _) => format!("{}: {}", error.kind, error.message),
+            (None, Some(commit)) if self.no_change => format!("{commit} (no change)"),
+            (None, commit) => commit.clone().unwrap_or_default(),
+        };
+        output.line(format!("{:<8} {}  {what}", self.status.word(), self.id));
+    }
+}
+
+impl OpStatus {
+    fn word(self) -> &'static str {
+        match self {
+            OpStatus::Landed => "landed",
+            OpStatus::Failed => "failed",
+            OpStatus::Skipped => "skipped",
+        }
+    }
+}
+
+impl OpSummary {
+    pub(crate) fn count(&mut self, line: &OpLine) {
+        self.ops += 1;
+        match line.status {
+            OpStatus::Landed => self.landed += 1,
+            OpStatus::Failed => self.failed += 1,
+            OpStatus::Skipped => self.skipped += 1,
+        }
+    }
+
+    /// Sets what the pushes came to, of `asked` that were asked for.
+    pub(crate) fn pushed(&mut self, asked: usize, made: u64) {
+        self.pushes = made;
+        let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+        self.round_trips_saved = signed(asked as u64) - signed(made);
+    }
+
+    /// Prints the summary, as JSON or for people.
+    pub(crate) fn print(&self, output: &Output) {
+        if output.json {
+            output.object(&serde_json::json!({ "summary": self }));
+            return;
+        }
+        output.line(format!(
+            "{} operations: {} landed, {} failed, {} skipped; {} pushes, {} round trips saved, \
+             {:.2} s",
+            self.ops,
+            self.landed,
+            self.failed,
+            self.skipped,
+            self.pushes,
+            self.round_trips_saved,
+            self.seconds
+        ));
+    }
+}

@@ -58,8 +58,9 @@ mod tests {
     }
 
     #[test]
-    fn folding_is_idempotent_and_agrees_with_the_table_for_every_character() {
-        for c in '\0'..=char::MAX {
+    fn folding_is_idempotent_and_agrees_with_the_table_for_every_letter() {
+        // No letter beyond has a case.
+        for c in '\0'..='\u{1FFFF}' {
             let folded = fold_char(c);
             assert_eq!(fold_char(folded), folded, "{c:?}");
             assert!(CaseFold::Full.case_eq_chars([c], [folded]), "{c:?} is not {folded:?}");

@@ -70,6 +70,8 @@ enum Value<'a> {
     Count(u64),
     Null,
     Object,
+    /// A string with half of a surrogate pair.
+    Broken,
     Other,
 }
 
@@ -112,7 +114,7 @@ fn slow(raw: &str, terminated: bool) -> Result<Lesson, LineError> {
         let value = match value.get().as_bytes()[0] {
             b'"' => {
                 text = members::decode(value);
-                text.as_deref().map_or(Value::Other, Value::Text)
+                text.as_deref().map_or(Value::Broken, Value::Text)
             }
             b'{' => object(value),
             b'n' => Value::Null,
@@ -165,6 +167,7 @@ fn put(field: &mut String, key: &str, value: &Value<'_>) -> Result<(), LineError
     match value {
         Value::Text(text) => (*text).clone_into(field),
         Value::Null => {}
+        Value::Broken => return Err(wrong(key, "text: it has half of a surrogate pair")),
         _ => return Err(wrong(key, "a string")),
     }
     Ok(())

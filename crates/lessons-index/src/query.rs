@@ -13,7 +13,8 @@ use crate::order::Sort;
 use crate::segment::{Field, Segment};
 use crate::snapshot::State;
 
-/// Selects lessons of a [`Snapshot`](crate::Snapshot): all conditions must hold.
+/// Selects lessons of a [`Snapshot`](crate::Snapshot): all conditions must hold. Asking twice for
+/// the same field replaces the first value.
 ///
 /// ```
 /// use lessons_index::{Lesson, LessonsIndex, Options, Sort};
@@ -78,8 +79,7 @@ impl<'s> Query<'s> {
     /// Asks for this text anywhere in `failure_msg`, whatever its case.
     ///
     /// The text is literal: no character has a meaning of its own. Case is compared by Unicode
-    /// simple folding (`ς` is `σ`, `ß` is not `ss`, no Turkish rules). A second call replaces
-    /// the first. Without an exact field this scans all messages of the time range.
+    /// simple folding (`ς` is `σ`, `ß` is not `ss`, no Turkish rules). Without an exact field this scans all messages of the time range.
     ///
     /// # Errors
     ///

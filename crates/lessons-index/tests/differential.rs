@@ -151,7 +151,7 @@ fn accepted_metadata_can_be_read() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 4000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// A good line with a few bytes changed, cut out or put in.
     #[test]
@@ -175,6 +175,46 @@ proptest! {
             assert_agrees(&line);
         }
     }
+
+    /// Changed fields are what is read back, and no other key is touched.
+    #[test]
+    fn a_changed_lesson_is_written_with_its_changes_and_nothing_else(
+        keys in prop::sample::subsequence(vec![
+            r#""x":1.50"#, r#""id":"a""#, r#""task_type":"t""#, r#""y":{"id":[1, 2]}"#,
+            r#""times_seen":7"#, r#""last_seen":"2026-01-31T09:30:00+01:00""#, r#""pattern":null"#,
+            r#""metadata":{"k":"v"}"#, r#""\u0070attern":"p""#,
+        ], 0..=9).prop_shuffle(),
+        text in "[ -~é\n\"\\\\]{0,8}",
+        times in 0..9_u64,
+        changes in 0..16_u8,
+    ) {
+        let line = format!("{{{}}}", keys.join(" ,\t"));
+        let Ok(lesson) = Lesson::parse_line(&line) else {
+            prop_assert!(!line.contains(r#""id":"a""#));
+            return Ok(());
+        };
+        let mut changed = lesson.clone();
+        if changes & 1 != 0 { changed.task_type.clone_from(&text); }
+        if changes & 2 != 0 { changed.pattern.clone_from(&text); }
+        if changes & 4 != 0 { changed.times_seen = times; }
+        if changes & 8 != 0 { changed.last_seen = None; }
+        let written = changed.to_line();
+        prop_assert!(!written.contains(['\n', '\r']));
+        let read = Lesson::parse_line(&written).unwrap();
+        prop_assert_eq!(&read.task_type, &changed.task_type);
+        prop_assert_eq!(&read.pattern, &changed.pattern);
+        prop_assert_eq!((read.times_seen, read.last_seen), (changed.times_seen, changed.last_seen));
+        prop_assert_eq!(read.metadata(), lesson.metadata());
+        for kept in [r#""x":1.50"#, r#""y":{"id":[1, 2]}"#, r#""metadata":{"k":"v"}"#] {
+            prop_assert_eq!(written.contains(kept), line.contains(kept));
+        }
+        prop_assert_eq!(read.to_line(), written, "writing again changes nothing");
+    }
+
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn no_bytes_make_a_parser_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {

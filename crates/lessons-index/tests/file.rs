@@ -59,6 +59,16 @@ fn metadata_is_replaced_and_removed() {
 }
 
 #[test]
+fn a_lesson_is_serialized_with_its_known_fields() {
+    let lesson =
+        parsed(r#"{"x":1,"id":"a","last_seen":"2026-01-31T09:30:00+01:00","metadata":{"k":[1]}}"#);
+    assert_eq!(
+        serde_json::to_string(&lesson).unwrap(),
+        r#"{"id":"a","task_type":"","activity_type":"","failure_type":"","failure_msg":"","resolution":"","pattern":"","times_seen":1,"last_seen":"2026-01-31T08:30:00Z","metadata":{"k":[1]}}"#
+    );
+}
+
+#[test]
 fn a_lesson_that_cannot_be_stored_stops_none_of_the_others() {
     let file = missing();
     let index = file.open();

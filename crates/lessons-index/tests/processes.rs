@@ -70,6 +70,34 @@ fn threads_and_processes_that_add_at_once_lose_nothing() {
     assert_eq!(file.open().snapshot().all(), index.snapshot().all());
 }
 
+/// Whatever a killed process was at, what it had finished is there, and others go on.
+#[test]
+fn a_killed_writer_leaves_a_file_that_others_write_on() {
+    let file = missing();
+    for round in 0..5 {
+        let lines = || std::fs::read(&file.path).map_or(0, |text| text.len());
+        let before = lines();
+        let name = format!("round{round}");
+        let mut child = child("writer_process", &file.path, &name).spawn().unwrap();
+        while lines() < before + 100_000 {
+            assert!(child.try_wait().unwrap().is_none_or(|status| status.success()));
+            std::thread::yield_now();
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+
+        let index = file.open();
+        let found = index.report();
+        assert!(found.faults_total <= round, "at most a torn line for each kill");
+        index.add(lesson(&format!("after-{round}"))).unwrap();
+        let reopened = file.open();
+        assert_eq!(reopened.report(), index.report());
+        for past in 0..=round {
+            assert!(reopened.snapshot().get(&format!("after-{past}")).is_some());
+        }
+    }
+}
+
 #[test]
 #[ignore = "is a process that the test below starts"]
 fn process_with_little_room() {

@@ -1,8 +1,9 @@
 //! What templates can call: `f(a, b)` and `a | f: b` are the same call.
 
 use std::cmp::Ordering;
+use std::fmt::Write as _;
 
-use upon::{Engine, Value};
+use upon::{Engine, Value, fmt};
 
 /// A function's name and how many arguments it takes, the piped one included.
 #[derive(Debug)]
@@ -39,11 +40,22 @@ pub(crate) const SIGNATURES: &[Signature] = &[
     takes("quote", 1, "text | quote"),
 ];
 
+/// What prints a path that may be absent. Templates cannot name it; it is written for them.
+pub(crate) const OPTIONAL: &str = "optional";
+
+/// What the reason of an error is when there is nothing to print.
+pub(crate) const NOTHING: &str = "nothing to print";
+
 pub(crate) fn signature(name: &str) -> Option<&'static Signature> {
     SIGNATURES.iter().find(|signature| signature.name == name)
 }
 
 pub(crate) fn register(engine: &mut Engine<'_>) {
+    engine.set_default_formatter(&print);
+    engine.add_formatter(OPTIONAL, |f: &mut fmt::Formatter<'_>, value: &Value| match value {
+        Value::None => Ok(()),
+        value => print(f, value),
+    });
     engine.add_function("and", |a: &Value, b: &Value| truthy(a) && truthy(b));
     engine.add_function("contains", contains);
     engine.add_function("default", |value: &Value, default: &Value| match value {
@@ -63,6 +75,15 @@ pub(crate) fn register(engine: &mut Engine<'_>) {
     engine.add_function("ne", |a: &Value, b: &Value| !equal(a, b));
     engine.add_function("or", |a: &Value, b: &Value| truthy(a) || truthy(b));
     engine.add_function("quote", quote);
+}
+
+/// Prints a value; one that is null would vanish without a trace, so it is an error.
+fn print(f: &mut fmt::Formatter<'_>, value: &Value) -> fmt::Result {
+    match value {
+        Value::None => Err(NOTHING.into()),
+        Value::String(text) => Ok(f.write_str(text)?),
+        value => fmt::default(f, value),
+    }
 }
 
 /// Returns the word that messages use for a value's type.

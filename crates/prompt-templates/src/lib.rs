@@ -30,8 +30,8 @@
 //!   In a loop there are `loop.index` (from 0), `loop.first` and `loop.last`.
 //! * **Text** without `{{`, `{%` and `{#` needs no escaping, JSON and its closing braces included.
 //!   `{% raw %}..{% endraw %}` keeps everything.
-//! * **Strict**: a variable that is not in the data is an error, also in `if`. One that may be absent
-//!   is written `?.name`. A template that lists `variables` in its front matter may use no others, which
+//! * **Strict**: a variable that is not in the data is an error, also in `if`, and so is printing one that
+//!   is null. One that may be absent or null is written `?.name`. A template that lists `variables` in its front matter may use no others, which
 //!   is checked when it is compiled. Unknown functions and includes never compile.
 //! * **Messages**: a line `[[system]]`, `[[user]]`, `[[assistant]]` of the source begins a message;
 //!   `[[history]]` is replaced by the messages of the variable `history`. Values are never looked at, so
@@ -63,7 +63,8 @@
 //!
 //! Templates are compiled by [`upon`](https://docs.rs/upon), once for each text. A lookup is one load of
 //! a shared pointer and a search in a map; a [`Prompt`] that is kept needs neither. Renders take no lock
-//! and count in shards. A text without tags is copied, not rendered.
+//! and count in shards. A text without tags is copied, not rendered. A change copies the map of names,
+//! once for all changes that come at the same time.
 
 #![forbid(unsafe_code)]
 

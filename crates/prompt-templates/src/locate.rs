@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use crate::compiled::{Compiled, ENGINE};
 use crate::context::Context;
+use crate::functions::NOTHING;
 use crate::generate::Generated;
 use crate::linked::Linked;
 use crate::parse::Use;
@@ -43,7 +44,10 @@ pub(crate) fn render_error(
             let error = unknown_variable(linked, context, used, index);
             compiled.locate(error, member.span.end - member.name.len())
         }
-        None => compiled.locate(value_error(reason), offset),
+        None => {
+            let path = member_at(compiled, offset).map(|(used, _)| used.path(usize::MAX));
+            compiled.locate(value_error(reason, path), offset)
+        }
     }
 }
 
@@ -124,8 +128,14 @@ fn unknown_variable(linked: &Linked, context: &Context, used: &Use, index: usize
     error.help(format!("if it may be absent, write '{optional}'"))
 }
 
-fn value_error(reason: String) -> Error {
+fn value_error(reason: String, path: Option<String>) -> Error {
     let prefix = "expression evaluated to unformattable type ";
+    if reason == NOTHING {
+        let name = path.unwrap_or_else(|| "this".to_owned());
+        return Error::new(ErrorKind::Value, format!("'{name}' is null and would print nothing"))
+            .named(name)
+            .help("if that is right, write '?.' in its path; else '| default: \"..\"'");
+    }
     match reason.strip_prefix(prefix) {
         Some(kind) => Error::new(ErrorKind::Value, format!("a {kind} cannot be printed"))
             .help("write '| json', '| join: \", \"' or a '{% for %}' loop"),

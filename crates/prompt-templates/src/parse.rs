@@ -145,7 +145,12 @@ impl Parser<'_> {
     fn expression_tag(&mut self, tag: &Tag) -> Result<()> {
         let mut cursor = Cursor::new(self.text, tag);
         self.expression(&mut cursor)?;
-        cursor.end()
+        cursor.end()?;
+        if is_optional_path(tag) {
+            let filter = format!(" | {}", crate::functions::OPTIONAL);
+            self.facts.insertions.push((tag.end, filter));
+        }
+        Ok(())
     }
 
     fn block_tag(&mut self, tag: &Tag) -> Result<()> {
@@ -251,6 +256,16 @@ impl Parser<'_> {
     }
 }
 
+/// Returns whether a tag prints nothing but a path, with a member that may be absent.
+fn is_optional_path(tag: &Tag) -> bool {
+    let is_path = |token: &Token| {
+        let sign = matches!(token.kind, TokenKind::Sign('.') | TokenKind::QuestionDot);
+        sign || matches!(token.kind, TokenKind::Word | TokenKind::Number)
+    };
+    let is_optional = |token: &Token| token.kind == TokenKind::QuestionDot;
+    tag.tokens.iter().all(is_path) && tag.tokens.iter().any(is_optional)
+}
+
 fn unknown_block(keyword: &Token, word: &str) -> Fault {
     const KEYWORDS: &[&str] =
         &["else", "endfor", "endif", "endwith", "for", "if", "include", "raw", "with"];
@@ -293,7 +308,8 @@ impl Use {
 
     /// Returns the path up to and with the member at `index`.
     pub(crate) fn path(&self, index: usize) -> String {
-        let names: Vec<_> = self.members.iter().take(index + 1).map(|m| m.name.as_str()).collect();
+        let names: Vec<_> =
+            self.members.iter().take(index.saturating_add(1)).map(|m| m.name.as_str()).collect();
         names.join(".")
     }
 }

@@ -1,6 +1,6 @@
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 use batch_core::{BatchError, Batcher};
@@ -71,7 +71,8 @@ impl Builder {
             .history(0)
             .build()
             .map_err(|error| Error::new(ErrorKind::Store, error.to_string()))?;
-        Ok(Prompts { shared, batcher, dir: dir.map(Arc::from) })
+        let dir = dir.map(|path| Arc::new(Dir { path, loading: Mutex::new(()) }));
+        Ok(Prompts { shared, batcher, dir })
     }
 }
 
@@ -105,7 +106,15 @@ pub struct Reload {
 pub struct Prompts {
     shared: Arc<Shared>,
     batcher: Batcher<Publisher>,
-    dir: Option<Arc<Path>>,
+    dir: Option<Arc<Dir>>,
+}
+
+/// The folder of a store.
+#[derive(Debug)]
+struct Dir {
+    path: PathBuf,
+    /// Held from reading to publishing, so that no older state of the folder follows a newer one.
+    loading: Mutex<()>,
 }
 
 impl Prompts {
@@ -118,7 +127,8 @@ impl Prompts {
     ///
     /// The name of `a/b.prompt.md` is `a/b`. A file whose name begins with `_` is a partial: it can be
     /// included under its name, with the `_`, and is left out of [`names`](Self::names). Hidden files
-    /// and other endings are passed over; links to folders are not followed.
+    /// and other endings are passed over; links to folders are not followed. The text of a file is taken
+    /// as it is, its last line break included; only a byte-order mark at its start is dropped.
     ///
     /// # Errors
     ///
@@ -127,7 +137,8 @@ impl Prompts {
         Self::builder().load_dir(dir)
     }
 
-    /// Reads the folder again, and publishes what has changed. Blocks on reading the files.
+    /// Reads the folder again, and publishes what has changed. Blocks on reading the files, and on
+    /// another reload that is under way.
     ///
     /// It is all or nothing: if one file is bad, the templates stay what they were.
     ///
@@ -146,9 +157,11 @@ impl Prompts {
         let Some(dir) = &self.dir else {
             return Err(Error::new(ErrorKind::Io, "the store has no folder to load").into());
         };
+        let _loading = dir.loading.lock().unwrap_or_else(PoisonError::into_inner);
         let set = self.shared.set.load_full();
-        let read =
-            crate::load::read_dir(dir, |name| set.peek(name).map(|old| Arc::clone(&old.root)));
+        let read = crate::load::read_dir(&dir.path, |name| {
+            set.peek(name).map(|old| Arc::clone(&old.root))
+        });
         count(&self.shared.events.compiles, read.compiled);
         if !read.errors.is_empty() {
             return Err(LoadError::new(read.errors));

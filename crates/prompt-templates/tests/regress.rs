@@ -202,10 +202,27 @@ fn white_space_is_kept_to_the_byte() {
     assert_eq!(found, "  a \n\n \n\t\n  \n  \n\n");
 }
 
-/// golang/go#24963: `<no value>` in the output.
+/// golang/go#24963: `<no value>` in the output; elsewhere a value that is null vanishes.
 #[test]
-fn an_absent_optional_prints_nothing() {
-    assert_eq!(store().compile_and_render("t", "[{{ ?.x }}]", &Context::new()).unwrap(), "[]");
+fn only_what_may_be_absent_prints_nothing() {
+    let prompts = store();
+    for text in [
+        "[{{ ?.x }}]",
+        "[{{ ?.x.y -}} ]",
+        "[{{ a?.x }}]",
+        "[{{ ?.null }}]",
+        "[{{ ?.x | default: \"\" }}]",
+    ] {
+        let context = data(&json!({"a": {}, "null": null}));
+        assert_eq!(prompts.compile_and_render("t", text, &context).unwrap(), "[]", "{text}");
+    }
+    let error = prompts.compile_and_render("t", "[{{ null }}]", &data(&json!({"null": null})));
+    let error = error.unwrap_err();
+    assert_eq!((error.kind(), error.column()), (ErrorKind::Value, Some(5)));
+    assert!(error.help_text().is_some_and(|help| help.contains("'?.'")));
+    // The filter that is written for it is not for templates.
+    let error = prompts.compile("t", "{{ x | optional }}").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::UnknownFunction);
 }
 
 /// No engine fences so that the text cannot close the fence.

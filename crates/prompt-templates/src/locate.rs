@@ -38,17 +38,13 @@ pub(crate) fn render_error(
     let reason = reason(error);
     let is_unknown = reason == "not found in this scope" || reason == "not found in map";
     let unknown = is_unknown.then(|| member_at(compiled, offset)).flatten();
-    match unknown {
-        Some((used, index)) => {
-            let member = &used.members[index];
-            let error = unknown_variable(linked, context, used, index);
-            compiled.locate(error, member.span.end - member.name.len())
-        }
-        None => {
-            let path = member_at(compiled, offset).map(|(used, _)| used.path(usize::MAX));
-            compiled.locate(value_error(reason, path), offset)
-        }
+    if let Some((used, index)) = unknown {
+        let member = &used.members[index];
+        let error = unknown_variable(linked, context, used, index);
+        return compiled.locate(error, member.span.end - member.name.len());
     }
+    let path = member_at(compiled, offset).map(|(used, _)| used.path(usize::MAX));
+    compiled.locate(value_error(reason, path), offset)
 }
 
 /// Renders the shadow of a segment for its error.

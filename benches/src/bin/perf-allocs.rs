@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "the numbers are what it is for")]
 
+use std::convert::Infallible;
 use std::error::Error;
 
 use batch_core::{Batcher, batch_fn};
@@ -28,7 +29,7 @@ fn print(name: &str, allocations: u64) {
 
 /// Items go in one by one and come out in batches of 100, on the thread of the caller.
 fn submit_to_resolve() -> Result<(), Box<dyn Error>> {
-    let double = |numbers: &[u64]| -> Vec<Result<u64, ()>> {
+    let double = |numbers: &[u64]| -> Vec<Result<u64, Infallible>> {
         numbers.iter().map(|number| Ok(number * 2)).collect()
     };
     let batcher = Batcher::builder(batch_fn(double)).inline().max_batch_items(100).build()?;
@@ -47,7 +48,7 @@ fn submit_to_resolve() -> Result<(), Box<dyn Error>> {
 }
 
 fn render() -> Result<(), Box<dyn Error>> {
-    let prompts = Prompts::builder().build();
+    let prompts = Prompts::builder().build()?;
     let prompt = prompts.compile(
         "review",
         "Review {{ file }} for {{ name }}.\n{% for rule in rules %}- {{ rule }}\n{% endfor %}",
@@ -82,12 +83,11 @@ fn lessons() -> Result<(), Box<dyn Error>> {
                 .build()
         })
         .collect::<Result<Vec<_>, _>>()?;
-    index.add_all(lessons)?;
+    index.add_all(lessons).into_iter().collect::<Result<Vec<_>, _>>()?;
     let snapshot = index.snapshot();
     let ids: Vec<String> = (0..ITEMS).map(|n| format!("lesson-{n}")).collect();
 
-    let (allocations, found) =
-        count(|| ids.iter().filter(|id| snapshot.get(id).is_some()).count());
+    let (allocations, found) = count(|| ids.iter().filter(|id| snapshot.get(id).is_some()).count());
     assert_eq!(found, ids.len());
     print("lessons_get_1000_ids", allocations);
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use crate::front_matter::{self, FrontMatter};
 use crate::generate::{self, Generated};
 use crate::lex::{self, Fault};
-use crate::parse::{self, Include, Parsed, Use};
+use crate::parse::{self, Include, Parsed, Scope, Use};
 use crate::position::Position;
 use crate::roles::Section;
 use crate::{Error, ErrorKind};
@@ -36,6 +36,7 @@ pub(crate) struct Compiled {
     pub(crate) segments: Vec<Segment>,
     pub(crate) uses: Vec<Use>,
     pub(crate) includes: Vec<Include>,
+    pub(crate) scopes: Vec<Scope>,
     pub(crate) compile_time: Duration,
     pub(crate) made_at: SystemTime,
 }
@@ -83,6 +84,7 @@ impl Compiled {
             front_matter,
             uses: facts.uses,
             includes: facts.includes,
+            scopes: facts.scopes,
             compile_time: start.elapsed(),
             made_at,
         };

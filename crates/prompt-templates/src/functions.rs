@@ -38,6 +38,7 @@ pub(crate) const SIGNATURES: &[Signature] = &[
     takes("ne", 2, "ne(a, b)"),
     takes("or", 2, "or(a, b)"),
     takes("quote", 1, "text | quote"),
+    takes("xml", 2, "text | xml: \"document\""),
 ];
 
 /// What prints a path that may be absent. Templates cannot name it; it is written for them.
@@ -75,6 +76,7 @@ pub(crate) fn register(engine: &mut Engine<'_>) {
     engine.add_function("ne", |a: &Value, b: &Value| !equal(a, b));
     engine.add_function("or", |a: &Value, b: &Value| truthy(a) || truthy(b));
     engine.add_function("quote", quote);
+    engine.add_function("xml", xml);
 }
 
 /// Prints a value; one that is null would vanish without a trace, so it is an error.
@@ -211,4 +213,34 @@ fn fence(text: &str, info: &str) -> Result<String, String> {
     let fence = "`".repeat(3.max(longest + 1));
     let newline = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
     Ok(format!("{fence}{info}\n{text}{newline}{fence}"))
+}
+
+/// Puts text between tags that nothing in the text can close.
+fn xml(text: &str, tag: &str) -> Result<String, String> {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    if !tag.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') || !tag.chars().all(is_name)
+    {
+        return Err(format!("'{tag}' is no name of a tag"));
+    }
+    let mut safe = String::with_capacity(text.len());
+    for (index, c) in text.char_indices() {
+        match c {
+            '<' if closes(&text[index + 1..], tag) => safe.push_str("&lt;"),
+            c => safe.push(c),
+        }
+    }
+    let newline = if safe.is_empty() || safe.ends_with('\n') { "" } else { "\n" };
+    Ok(format!("<{tag}>\n{safe}{newline}</{tag}>"))
+}
+
+/// Returns whether what follows a `<` closes a tag, however it is spaced or cased.
+fn closes(rest: &str, tag: &str) -> bool {
+    let Some(name) = rest.trim_start().strip_prefix('/') else { return false };
+    let name = name.trim_start().as_bytes();
+    let (name, after) = name.split_at(tag.len().min(name.len()));
+    name.eq_ignore_ascii_case(tag.as_bytes()) && !after.first().copied().is_some_and(is_in_name)
+}
+
+fn is_in_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.')
 }

@@ -50,6 +50,7 @@
 //! | `indent(x, 2)` | `x \| indent: 2` | spaces before all lines but the first, 4 if left out |
 //! | `quote(x)` | `x \| quote` | a Markdown quotation |
 //! | `fence(x, "rust")` | `x \| fence: "rust"` | a code fence that nothing in the text can close |
+//! | `xml(x, "doc")` | `x \| xml: "doc"` | the text between tags that nothing in it can close |
 //!
 //! # Limits
 //!

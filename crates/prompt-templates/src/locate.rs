@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::functions::NOTHING;
 use crate::generate::Generated;
 use crate::linked::Linked;
-use crate::parse::Use;
+use crate::parse::{Scope, Use};
 use crate::{Error, ErrorKind};
 
 /// Returns place and reason of an error that compiling gave.
@@ -40,7 +40,7 @@ pub(crate) fn render_error(
     let unknown = is_unknown.then(|| member_at(compiled, offset)).flatten();
     if let Some((used, index)) = unknown {
         let member = &used.members[index];
-        let error = unknown_variable(linked, context, used, index);
+        let error = unknown_variable(linked, compiled, context, used, index);
         return compiled.locate(error, member.span.end - member.name.len());
     }
     let path = member_at(compiled, offset).map(|(used, _)| used.path(usize::MAX));
@@ -109,13 +109,25 @@ fn member_at(compiled: &Compiled, offset: usize) -> Option<(&Use, usize)> {
     })
 }
 
-fn unknown_variable(linked: &Linked, context: &Context, used: &Use, index: usize) -> Error {
+fn unknown_variable(
+    linked: &Linked,
+    compiled: &Compiled,
+    context: &Context,
+    used: &Use,
+    index: usize,
+) -> Error {
     // What an `include .. with` sees, and what a loop variable holds, is not known here.
     let is_known = !linked.has_isolated() && !used.is_local;
-    let names = match is_known.then(|| context.at(&used.members[..index])).flatten() {
+    let mut names: Vec<&str> = match is_known.then(|| context.at(&used.members[..index])).flatten()
+    {
         Some(upon::Value::Map(map)) => map.keys().map(String::as_str).collect(),
         _ => Vec::new(),
     };
+    if index == 0 {
+        let is_around = |scope: &&Scope| scope.span.contains(&used.members[0].span.start);
+        let scopes = compiled.scopes.iter().filter(is_around);
+        names.extend(scopes.flat_map(|scope| scope.locals.iter().map(String::as_str)));
+    }
     let path = used.path(index);
     let error = Error::unknown(ErrorKind::UnknownVariable, "variable", &path, names);
     let name = &used.members[index].name;

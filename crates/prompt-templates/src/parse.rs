@@ -28,8 +28,17 @@ pub(crate) struct Segment {
 pub(crate) struct Facts {
     pub(crate) uses: Vec<Use>,
     pub(crate) includes: Vec<Include>,
+    /// The bodies of `for` and `with` blocks.
+    pub(crate) scopes: Vec<Scope>,
     /// Arguments that calls left out, and where they go.
     pub(crate) insertions: Vec<(usize, String)>,
+}
+
+/// The body of a block, and the variables that it has there.
+#[derive(Clone, Debug)]
+pub(crate) struct Scope {
+    pub(crate) span: Span,
+    pub(crate) locals: Vec<String>,
 }
 
 /// A path such as `task.files.0`.
@@ -232,7 +241,11 @@ impl Parser<'_> {
     fn close(&mut self, kind: BlockKind, tag: &Tag) -> Result<()> {
         let name = kind.name();
         match self.blocks.pop() {
-            Some(block) if block.kind == kind => Ok(()),
+            Some(block) if block.kind == kind => {
+                let span = block.offset..tag.span.start;
+                self.facts.scopes.push(Scope { span, locals: block.locals });
+                Ok(())
+            }
             Some(block) => {
                 let (other, line) = (block.kind.name(), Position::of(self.text, block.offset).line);
                 let message = format!(

@@ -54,3 +54,40 @@ impl BatchProcessor for Publisher {
         batch.resolve_all(results);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use batch_core::{BatchError, Batcher};
+
+    use super::*;
+    use crate::compiled::Compiled;
+
+    #[test]
+    fn changes_that_come_together_are_one_publication_and_a_bad_one_fails_alone() {
+        let shared = Arc::new(Shared {
+            set: ArcSwap::default(),
+            capacity: 10,
+            totals: Arc::default(),
+            events: Events::default(),
+        });
+        let batcher =
+            Batcher::builder(Publisher { shared: Arc::clone(&shared) }).inline().build().unwrap();
+        let compile =
+            |(name, text)| Change::Compile(Arc::new(Compiled::new(name, None, text).unwrap()));
+        let changes = [
+            ("a", "1"),
+            ("b", "{% include \"absent\" %}"),
+            ("c", "{% include \"a\" %}"),
+            ("a", "2"),
+        ];
+        let outcomes = batcher.submit_all(changes.map(compile)).unwrap().wait();
+
+        assert!(matches!(&outcomes[..], [Ok(_), Err(BatchError::Failed(_)), Ok(_), Ok(_)]));
+        assert_eq!(shared.events.publications.load(Ordering::Relaxed), 1);
+        let set = shared.set.load();
+        let included = set.peek("c").unwrap().partial("a").unwrap();
+        assert_eq!((&*included.text, set.len()), ("2", 2));
+    }
+}

@@ -1,6 +1,8 @@
 //! Which lines are accepted, against `serde_json`.
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
+mod common;
+
 use lessons_index::Lesson;
 use proptest::prelude::*;
 use serde_json::value::RawValue;
@@ -151,7 +153,7 @@ fn accepted_metadata_can_be_read() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(common::cases(2000))]
 
     /// A good line with a few bytes changed, cut out or put in.
     #[test]
@@ -214,7 +216,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(common::cases(256))]
 
     #[test]
     fn no_bytes_make_a_parser_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {

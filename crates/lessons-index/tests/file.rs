@@ -312,7 +312,7 @@ fn line() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(common::cases(256))]
 
     /// A file that grows in any pieces is read as the whole file is, faults and counts included.
     #[test]

@@ -203,7 +203,7 @@ impl Question {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(common::cases(96))]
 
     #[test]
     fn every_answer_is_that_of_a_plain_map(

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use lessons_index::{Fsync, Lesson, LessonsIndex, Options};
+use proptest::prelude::ProptestConfig;
 
 /// Is a file of lessons in a folder of its own.
 pub(crate) struct Scratch {
@@ -55,4 +56,14 @@ pub(crate) fn add_all(index: &LessonsIndex, lines: &[&str]) {
 
 pub(crate) fn ids(lessons: &[Arc<Lesson>]) -> Vec<&str> {
     lessons.iter().map(|lesson| lesson.id.as_str()).collect()
+}
+
+/// Runs `cases` random cases, or as many as `PROPTEST_CASES` says.
+pub(crate) fn cases(cases: u32) -> ProptestConfig {
+    let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
+    if std::env::var_os("PROPTEST_CASES").is_some() {
+        config
+    } else {
+        ProptestConfig { cases, ..config }
+    }
 }

@@ -45,9 +45,12 @@ pub(crate) enum Change {
 pub(crate) struct Applied {
     /// The prompt of a compile.
     pub(crate) prompt: Option<Prompt>,
+    /// Templates in the folder, and how many of them are new or have a new text.
     pub(crate) loaded: usize,
     pub(crate) changed: usize,
+    /// Templates that are gone because the change says so.
     pub(crate) removed: usize,
+    /// Templates that are gone because there were too many.
     pub(crate) evicted: usize,
 }
 
@@ -87,63 +90,72 @@ impl Set {
         totals: &Arc<Counters>,
     ) -> Result<(Self, Applied), LoadError> {
         let mut next = Self::clone(self);
-        let mut applied = Applied::default();
-        match change {
-            Change::Compile(compiled) => {
-                let name = &compiled.name;
-                let is_resident = self.entries.get(name).is_some_and(|entry| entry.is_resident);
-                let is_new = self.peek(name).is_none_or(|old| old.root.text != compiled.text);
-                if is_new {
-                    next.replace(&[(compiled, is_resident)], &BTreeSet::new(), totals)?;
-                    applied.changed = 1;
-                }
-                if !is_resident {
-                    next.sieve.insert(name);
-                    applied.evicted = next.evict(name, capacity);
-                }
-                applied.prompt = next
-                    .entries
-                    .get(name)
-                    .map(|entry| Prompt { linked: Arc::clone(&entry.linked) });
-            }
-            Change::Load(all) => {
-                let names: BTreeSet<_> = all.iter().map(|compiled| &*compiled.name).collect();
-                let gone = |(name, entry): (&Arc<str>, &Entry)| {
-                    (entry.is_resident && !names.contains(&**name)).then(|| Arc::clone(name))
-                };
-                let gone: BTreeSet<_> = self.entries.iter().filter_map(gone).collect();
-                let is_new = |compiled: &&Arc<Compiled>| {
-                    self.entries.get(&compiled.name).is_none_or(|entry| {
-                        let old = &entry.linked.root;
-                        !entry.is_resident || old.text != compiled.text || old.path != compiled.path
-                    })
-                };
-                let new: Vec<_> = all.iter().filter(is_new).map(|c| (c, true)).collect();
-                next.replace(&new, &gone, totals)?;
-                for name in names {
-                    next.sieve.remove(name);
-                }
-                applied = Applied {
-                    loaded: all.len(),
-                    changed: new.len(),
-                    removed: gone.len(),
-                    ..Applied::default()
-                };
-            }
-            Change::Remove(name) => {
-                if self.entries.contains_key(name) {
-                    self.check_unused(name)?;
-                    next.replace(&[], &BTreeSet::from([Arc::clone(name)]), totals)?;
-                    next.sieve.remove(name);
-                    applied.removed = 1;
-                }
-            }
+        let applied = match change {
+            Change::Compile(compiled) => next.compile(compiled, capacity, totals)?,
+            Change::Load(all) => next.load(all, totals)?,
+            Change::Remove(name) => next.remove(name, totals)?,
             Change::Clear => {
-                applied.removed = self.entries.len();
                 next = Self { version: self.version, ..Self::default() };
+                Applied { removed: self.len(), ..Applied::default() }
             }
-        }
+        };
         Ok((next, applied))
+    }
+
+    fn compile(
+        &mut self,
+        compiled: &Arc<Compiled>,
+        capacity: usize,
+        totals: &Arc<Counters>,
+    ) -> Result<Applied, LoadError> {
+        let name = &compiled.name;
+        let mut applied = Applied::default();
+        let is_resident = self.entries.get(name).is_some_and(|entry| entry.is_resident);
+        // Another caller may have brought the same text meanwhile.
+        if self.peek(name).is_none_or(|old| old.root.text != compiled.text) {
+            self.replace(&[(compiled, is_resident)], &BTreeSet::new(), totals)?;
+        }
+        if !is_resident {
+            self.sieve.insert(name);
+            applied.evicted = self.evict(name, capacity);
+        }
+        applied.prompt = self.peek(name).map(|linked| Prompt { linked: Arc::clone(linked) });
+        Ok(applied)
+    }
+
+    fn load(
+        &mut self,
+        all: &[Arc<Compiled>],
+        totals: &Arc<Counters>,
+    ) -> Result<Applied, LoadError> {
+        let names: BTreeSet<_> = all.iter().map(|compiled| &*compiled.name).collect();
+        let gone = |(name, entry): (&Arc<str>, &Entry)| {
+            (entry.is_resident && !names.contains(&**name)).then(|| Arc::clone(name))
+        };
+        let gone: BTreeSet<_> = self.entries.iter().filter_map(gone).collect();
+        let is_new = |compiled: &&Arc<Compiled>| {
+            self.entries.get(&compiled.name).is_none_or(|entry| {
+                let old = &entry.linked.root;
+                !entry.is_resident || old.text != compiled.text || old.path != compiled.path
+            })
+        };
+        let new: Vec<_> = all.iter().filter(is_new).map(|compiled| (compiled, true)).collect();
+        self.replace(&new, &gone, totals)?;
+        for name in names {
+            self.sieve.remove(name);
+        }
+        let (loaded, changed, removed) = (all.len(), new.len(), gone.len());
+        Ok(Applied { loaded, changed, removed, ..Applied::default() })
+    }
+
+    fn remove(&mut self, name: &Arc<str>, totals: &Arc<Counters>) -> Result<Applied, LoadError> {
+        if !self.entries.contains_key(name) {
+            return Ok(Applied::default());
+        }
+        self.check_unused(name)?;
+        self.replace(&[], &BTreeSet::from([Arc::clone(name)]), totals)?;
+        self.sieve.remove(name);
+        Ok(Applied { removed: 1, ..Applied::default() })
     }
 
     /// Puts templates in and takes others out, and links again whatever includes one of them.

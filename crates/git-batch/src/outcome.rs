@@ -76,6 +76,8 @@ pub enum OpErrorKind {
     InvalidPath,
     /// A change is none that git can store.
     InvalidChange,
+    /// The attributes of the repository send the path through a filter, such as Git LFS.
+    Filtered,
     /// The message is empty or holds a NUL byte.
     InvalidMessage,
     /// The author's name or address is none that git can store.
@@ -121,6 +123,7 @@ impl OpErrorKind {
             OpErrorKind::InvalidBranch => "invalid_branch",
             OpErrorKind::InvalidPath => "invalid_path",
             OpErrorKind::InvalidChange => "invalid_change",
+            OpErrorKind::Filtered => "filtered",
             OpErrorKind::InvalidMessage => "invalid_message",
             OpErrorKind::InvalidIdentity => "invalid_identity",
             OpErrorKind::MissingIdentity => "missing_identity",

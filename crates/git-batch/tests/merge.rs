@@ -5,18 +5,11 @@ mod support;
 use git_batch::{
     Class, Commit, GitBatch, Merge, OpErrorKind, Operation, OperationKind, Outcome, Place, Strategy,
 };
-use support::{Fixture, landed, try_run};
+use support::{Fixture, kind, landed, try_run};
 
 fn merge(id: &str, source: &str, into: &str, strategy: Strategy) -> Operation {
     let merge = Merge { source: source.into(), into: into.into(), strategy, message: None };
     Operation { id: id.into(), kind: OperationKind::Merge(merge), after: Vec::new() }
-}
-
-fn kind(outcome: Option<&Outcome>) -> Option<OpErrorKind> {
-    match outcome {
-        Some(Outcome::Failed(error)) => Some(error.kind),
-        _ => None,
-    }
 }
 
 /// A branch `trunk` at main that is checked out nowhere.

@@ -7,14 +7,7 @@ use git_batch::{
     Action, Author, Change, Commit, GitBatch, Mode, OpErrorKind, Operation, Outcome, Place,
     Settings,
 };
-use support::{Fixture, landed};
-
-fn kind(outcome: Option<&Outcome>) -> Option<OpErrorKind> {
-    match outcome {
-        Some(Outcome::Failed(error)) => Some(error.kind),
-        _ => None,
-    }
-}
+use support::{Fixture, kind, landed};
 
 #[test]
 fn thirty_commits_and_thirty_pushes_are_one_receive() {
@@ -163,68 +156,6 @@ fn commits_on_one_branch_stack_in_order() {
 }
 
 #[test]
-fn one_bad_operation_fails_alone() {
-    let fixture = Fixture::new();
-    let good = |branch: &str| Commit::new(branch, "Good").write("file", branch);
-    let report = fixture
-        .open()
-        .apply(vec![
-            Operation::commit("ok1", good("b1")),
-            Operation::commit("path", Commit::new("b2", "m").write("../up", "x")),
-            Operation::commit("dotgit", Commit::new("b2", "m").write("a/.GIT/config", "x")),
-            Operation::commit("absolute", Commit::new("b2", "m").write("/etc/passwd", "x")),
-            Operation::commit("name", good("-x")),
-            Operation::commit("empty name", good("")),
-            Operation::commit("message", Commit::new("b2", "  \n").write("a", "x")),
-            Operation::commit("nul", Commit::new("b2", "a\0b").write("a", "x")),
-            Operation::commit("base", good("b3").with_base("no-such")),
-            Operation::commit("gone", Commit::new("b2", "m").delete("no/such")),
-            Operation::commit("twice", Commit::new("b2", "m").write("a", "1").write("a", "2")),
-            Operation::commit("both", Commit::new("b2", "m").write("a", "1").write("a/b", "2")),
-            Operation::commit("author", good("b2").with_author(Author::new("a<b", "c"))),
-            Operation::merge("merge", "no-such", "main"),
-            Operation::push("push", "no-such"),
-            Operation::commit("ok3", good("b4")),
-            Operation::push("needs bad", "b2"),
-            Operation::commit("skipped", good("b5")).after("path"),
-            Operation::commit("lost", good("b6")).after("nobody"),
-            Operation::commit("folder", good("b1/inner")),
-            Operation::commit("ok2", good("b9")),
-            Operation::push("push ok", "b9"),
-        ])
-        .unwrap();
-    let expect = [
-        ("path", OpErrorKind::InvalidPath),
-        ("dotgit", OpErrorKind::InvalidPath),
-        ("absolute", OpErrorKind::InvalidPath),
-        ("name", OpErrorKind::InvalidBranch),
-        ("empty name", OpErrorKind::InvalidBranch),
-        ("message", OpErrorKind::InvalidMessage),
-        ("nul", OpErrorKind::InvalidMessage),
-        ("base", OpErrorKind::UnknownBase),
-        ("gone", OpErrorKind::UnknownPath),
-        ("twice", OpErrorKind::InvalidPath),
-        ("both", OpErrorKind::InvalidPath),
-        ("author", OpErrorKind::InvalidIdentity),
-        ("push", OpErrorKind::UnknownBranch),
-        ("lost", OpErrorKind::UnknownDependency),
-        ("folder", OpErrorKind::BranchClash),
-    ];
-    for (id, wanted) in expect {
-        assert_eq!(kind(report.get(id)), Some(wanted), "{id}: {:?}", report.get(id));
-    }
-    assert_eq!(report.get("skipped"), Some(&Outcome::Skipped { because: "path".to_owned() }));
-    assert!(matches!(report.get("needs bad"), Some(Outcome::Skipped { .. })));
-    for id in ["ok1", "ok2", "ok3", "push ok"] {
-        landed(&report, id);
-    }
-    let branches = fixture.git(["for-each-ref", "--format=%(refname:short)", "refs/heads"]);
-    assert_eq!(branches.lines().collect::<Vec<_>>(), ["b1", "b4", "b9", "main"]);
-    assert_eq!(fixture.received(), 1);
-    fixture.assert_sound();
-}
-
-#[test]
 fn identical_content_is_no_change() {
     let fixture = Fixture::new();
     let same = || Commit::new("same", "m").write("README.md", "one\ntwo\nthree\n");
@@ -237,90 +168,6 @@ fn identical_content_is_no_change() {
     assert_eq!(report.get("p"), Some(&Outcome::NoChange { commit: main }));
     assert_eq!(fixture.received(), 0);
     assert_eq!(fixture.git(["branch", "--list", "same"]), "");
-}
-
-#[test]
-fn expect_refuses_old_knowledge_and_names_who_was_first() {
-    let fixture = Fixture::new();
-    let old = fixture.id("main:README.md");
-    let edit = |content: &str| {
-        let action = Action::Write { content: content.into(), mode: Mode::File };
-        Commit::new("shared", "Edit").change(Change::new("README.md", action).with_expect(old))
-    };
-    let action = Action::Write { content: "x".into(), mode: Mode::File };
-    let null = git_batch::ObjectId::null(old.kind());
-    let fresh = Change::new("src/lib.rs", action).with_expect(null);
-    let report = fixture
-        .open()
-        .apply(vec![
-            Operation::commit("first", edit("1\n")),
-            Operation::commit("second", edit("2\n")),
-            Operation::commit("new only", Commit::new("shared", "m").change(fresh)),
-        ])
-        .unwrap();
-    landed(&report, "first");
-    assert_eq!(
-        report.get("second"),
-        Some(&Outcome::Conflict { paths: vec!["README.md".into()], with: vec!["first".into()] })
-    );
-    assert_eq!(
-        report.get("new only"),
-        Some(&Outcome::Conflict { paths: vec!["src/lib.rs".into()], with: vec![] })
-    );
-}
-
-#[test]
-fn a_lost_lease_rejects_that_push_alone() {
-    let fixture = Fixture::new();
-    let git = fixture.open();
-    let commit = |branch: &str, n: u32| Commit::new(branch, "m").write("n", n.to_string());
-    git.apply(vec![
-        Operation::commit("a", commit("x", 1)),
-        Operation::commit("b", commit("y", 1)),
-        Operation::push("c", "x"),
-        Operation::push("d", "y"),
-    ])
-    .unwrap();
-    fixture.move_remote("x", "theirs.txt", "theirs\n");
-    let theirs = fixture.at_remote(["rev-parse", "x"]);
-    let report = git
-        .apply(vec![
-            Operation::commit("a", commit("x", 2)),
-            Operation::commit("b", commit("y", 2)),
-            Operation::push("c", "x"),
-            Operation::push("d", "y"),
-        ])
-        .unwrap();
-    landed(&report, "a");
-    assert_eq!(landed(&report, "b"), landed(&report, "d"));
-    assert!(matches!(
-        report.get("c"),
-        Some(Outcome::Rejected { class: git_batch::Class::Transient, .. })
-    ));
-    assert_eq!(fixture.at_remote(["rev-parse", "x"]), theirs);
-}
-
-#[test]
-fn a_hook_that_refuses_one_ref_refuses_it_alone_and_for_good() {
-    let fixture = Fixture::new();
-    fixture.hook("update", "test \"$1\" != refs/heads/bad || { echo no; exit 1; }");
-    let commit = |branch: &str| Commit::new(branch, "m").write("n", branch);
-    let report = fixture
-        .open()
-        .apply(vec![
-            Operation::commit("a", commit("bad")),
-            Operation::commit("b", commit("good")),
-            Operation::push("pa", "bad"),
-            Operation::push("pb", "good"),
-        ])
-        .unwrap();
-    landed(&report, "a");
-    landed(&report, "pb");
-    assert!(matches!(
-        report.get("pa"),
-        Some(Outcome::Rejected { class: git_batch::Class::Permanent, .. })
-    ));
-    assert_eq!(fixture.received(), 1);
 }
 
 #[test]
@@ -413,32 +260,6 @@ fn nothing_is_written_when_the_remote_has_it_all() {
     let report = fixture.open().apply(vec![Operation::push("p", "main")]).unwrap();
     assert_eq!(landed(&report, "p"), fixture.id("main"));
     assert_eq!((report.pushes(), fixture.received()), (0, 0));
-}
-
-#[test]
-fn an_unreachable_remote_leaves_the_commits() {
-    let fixture = Fixture::new();
-    let git = fixture.open();
-    std::fs::rename(fixture.remote(), fixture.beside("gone")).unwrap();
-    let report = git
-        .apply(vec![
-            Operation::commit("a", Commit::new("x", "m").with_base("main").write("a", "a")),
-            Operation::push("p", "x"),
-        ])
-        .unwrap();
-    assert_eq!(landed(&report, "a"), fixture.id("x"));
-    assert_eq!(kind(report.get("p")), Some(OpErrorKind::Remote));
-}
-
-#[test]
-fn the_same_id_twice_is_refused_before_anything_is_done() {
-    let fixture = Fixture::new();
-    let before = fixture.git(["for-each-ref"]);
-    let operation = || Operation::commit("a", Commit::new("x", "m").write("a", "a"));
-    let error = fixture.open().apply(vec![operation(), operation()]).unwrap_err();
-    assert_eq!(error.to_string(), "two operations have the id \"a\"; give each its own");
-    assert_eq!(fixture.git(["for-each-ref"]), before);
-    assert!(!fixture.work().join(".git/batchyard").exists());
 }
 
 #[test]

@@ -52,6 +52,7 @@ impl Batch<'_, '_> {
             return Err(Outcome::Conflict { paths: stale, with });
         }
         let new_tree = self.edit(old_tree, &commit.changes)?;
+        self.check_filters(new_tree, &commit.changes)?;
         if new_tree == old_tree {
             return Err(match parent {
                 Some(commit) => Outcome::NoChange { commit },
@@ -92,6 +93,27 @@ impl Batch<'_, '_> {
             }
         }
         Ok(stale.into_iter().collect())
+    }
+
+    /// Refuses content that git would not store as it is given.
+    fn check_filters(&self, tree: ObjectId, changes: &[Change]) -> Result<(), OpError> {
+        let written: Vec<_> = changes
+            .iter()
+            .filter(|change| {
+                matches!(change.action, Action::Write { mode: Mode::File | Mode::Executable, .. })
+            })
+            .map(|change| change.path.as_bstr())
+            .collect();
+        match self.session.store.filtered(tree, &written)? {
+            None => Ok(()),
+            Some((path, filter)) => Err(OpError::new(
+                OpErrorKind::Filtered,
+                format!(
+                    "path {path:?} goes through the filter {filter:?}, which is not supported: \
+                     commit it with git, or give the object that the filter makes"
+                ),
+            )),
+        }
     }
 
     fn edit(&self, base: ObjectId, changes: &[Change]) -> Result<ObjectId, OpError> {

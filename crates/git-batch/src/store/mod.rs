@@ -1,5 +1,6 @@
 //! Everything that is done with gix; no other module names it but for ids.
 
+mod attributes;
 mod commit;
 mod diff;
 mod identity;

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use git_batch::{GitBatch, ObjectId, Outcome, Report, Settings};
+use git_batch::{GitBatch, ObjectId, OpErrorKind, Outcome, Report, Settings};
 use tempfile::TempDir;
 
 pub(crate) struct Fixture {
@@ -213,5 +213,13 @@ pub(crate) fn landed(report: &Report, id: &str) -> ObjectId {
     match report.get(id) {
         Some(Outcome::Landed { commit }) => *commit,
         other => panic!("{id:?} did not land: {other:?}"),
+    }
+}
+
+/// The kind of error of an operation that failed.
+pub(crate) fn kind(outcome: Option<&Outcome>) -> Option<OpErrorKind> {
+    match outcome {
+        Some(Outcome::Failed(error)) => Some(error.kind),
+        _ => None,
     }
 }

@@ -1,0 +1,88 @@
+//! Which paths git would send through a filter, such as that of Git LFS.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use bstr::{BStr, BString, ByteSlice};
+use gix::ObjectId;
+use gix::attrs::search::{MetadataCollection, Outcome};
+use gix::attrs::{Search, StateRef};
+use gix::glob::pattern::Case;
+
+use super::Store;
+use crate::OpError;
+
+/// Stands for the root of the tree; attributes are relative to the folder of their file.
+const ROOT: &str = "/";
+
+impl Store {
+    /// The first of `paths` that has a filter by the attributes in `tree` or by those of the
+    /// repository, with the filter's name.
+    pub(crate) fn filtered(
+        &self,
+        tree: ObjectId,
+        paths: &[&BStr],
+    ) -> Result<Option<(BString, BString)>, OpError> {
+        let own = std::fs::read(self.common_dir.join("info/attributes")).unwrap_or_default();
+        let mut folders: BTreeMap<BString, Option<Vec<u8>>> = BTreeMap::new();
+        for &path in paths {
+            for folder in folders_of(path) {
+                if !folders.contains_key(folder) {
+                    folders.insert(folder.to_owned(), self.attributes_in(tree, folder)?);
+                }
+            }
+            let mut relevant: Vec<(&BStr, &[u8])> = folders_of(path)
+                .filter_map(|folder| Some((folder, folders.get(folder)?.as_deref()?)))
+                .collect();
+            relevant.push((BStr::new(""), &own));
+            if !relevant.iter().any(|(_, content)| content.contains_str("filter")) {
+                continue;
+            }
+            if let Some(filter) = filter_of(path, &relevant) {
+                return Ok(Some((path.to_owned(), filter)));
+            }
+        }
+        Ok(None)
+    }
+
+    fn attributes_in(&self, tree: ObjectId, folder: &BStr) -> Result<Option<Vec<u8>>, OpError> {
+        let path: BString = [folder.as_bytes(), b".gitattributes"].concat().into();
+        let Some((mode, id)) = self.entry_at(tree, path.as_bstr())? else { return Ok(None) };
+        if !mode.is_blob() {
+            return Ok(None);
+        }
+        let blob = self
+            .repo
+            .find_blob(id)
+            .map_err(|error| OpError::repository("cannot read .gitattributes", &error))?;
+        Ok(Some(blob.data.clone()))
+    }
+}
+
+/// The folders above a path, the root first, each with its slash.
+fn folders_of(path: &BStr) -> impl Iterator<Item = &BStr> {
+    std::iter::once(BStr::new(""))
+        .chain(path.find_iter("/").map(|slash| BStr::new(&path[..=slash])))
+}
+
+fn filter_of(path: &BStr, attributes: &[(&BStr, &[u8])]) -> Option<BString> {
+    let mut names = MetadataCollection::default();
+    let mut search = Search::default();
+    for (folder, content) in attributes {
+        let source =
+            Path::new(ROOT).join(gix::path::from_bstr(*folder).ok()?).join(".gitattributes");
+        // Only the files at the top may define macros.
+        let may_define = folder.is_empty();
+        search
+            .add_patterns_buffer(content, source, Some(Path::new(ROOT)), &mut names, may_define)
+            .ok()?;
+    }
+    let mut outcome = Outcome::default();
+    outcome.initialize_with_selection(&names, ["filter"]);
+    search.pattern_matching_relative_path(path, Case::Sensitive, Some(false), &mut outcome);
+    let found = outcome.iter_selected().next()?;
+    match found.assignment.state {
+        StateRef::Value(value) => Some(value.as_bstr().to_owned()),
+        _ => None,
+    }
+}

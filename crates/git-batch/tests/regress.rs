@@ -1,0 +1,161 @@
+//! Faults of other tools that run agents on git, one test each. They do not exist here.
+
+mod support;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use git_batch::{Commit, OpErrorKind, Operation, Outcome, Strategy};
+use support::{Fixture, kind, landed, run, try_run};
+
+fn commit(id: &str, branch: &str, path: &str) -> Operation {
+    Operation::commit(id, Commit::new(branch, "m").with_base("main").write(path, id))
+}
+
+/// Every lock file below a git directory, our own writer's lock left out.
+fn locks(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).expect("a folder").flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            found.extend(locks(&path));
+        } else if path.extension().is_some_and(|extension| extension == "lock") {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// A killed git leaves `index.lock`, and every agent after it fails (anomalyco/opencode#48848).
+#[test]
+fn index_and_config_locks_of_others_block_nothing() {
+    let fixture = Fixture::new();
+    let git_dir = fixture.work().join(".git");
+    for name in ["index.lock", "config.lock", "HEAD.lock"] {
+        fs::write(git_dir.join(name), "").unwrap();
+    }
+    let report =
+        fixture.open().apply(vec![commit("a", "x", "f"), Operation::push("p", "x")]).unwrap();
+    landed(&report, "p");
+    assert_eq!(locks(&git_dir).len(), 3, "and they are not ours to remove");
+}
+
+/// One branch that is locked by somebody else fails alone, with all that builds on it.
+#[test]
+fn a_locked_branch_fails_with_what_needs_it_and_nothing_else() {
+    let fixture = Fixture::new();
+    fixture.git(["branch", "trunk", "main"]);
+    let git_dir = fixture.work().join(".git");
+    let lock = git_dir.join("refs/heads/held.lock");
+    fs::write(&lock, "").unwrap();
+    let before = fixture.git(["for-each-ref"]);
+    let report = fixture
+        .open()
+        .apply(vec![
+            commit("held", "held", "a"),
+            commit("free", "free", "b"),
+            Operation::push("push held", "held"),
+            Operation::push("push free", "free"),
+            commit("after", "later", "c").after("held"),
+            commit("behind after", "later", "d"),
+            Operation::merge("merge", "held", "trunk"),
+        ])
+        .unwrap();
+    assert_eq!(kind(report.get("held")), Some(OpErrorKind::BranchMoved));
+    for id in ["push held", "after", "merge"] {
+        assert_eq!(report.get(id), Some(&Outcome::Skipped { because: "held".into() }), "{id}");
+    }
+    assert!(matches!(report.get("behind after"), Some(Outcome::Skipped { .. })));
+    landed(&report, "push free");
+    assert_eq!(locks(&git_dir), [lock]);
+    let free = format!("{} commit\trefs/heads/free\n", landed(&report, "free"));
+    assert_eq!(fixture.git(["for-each-ref"]), free + &before);
+}
+
+/// A second try collides with what the first one pushed (defilantech/LLMKube#934).
+#[test]
+fn the_same_input_again_changes_nothing() {
+    let fixture = Fixture::new();
+    let git = fixture.open();
+    let input = || vec![commit("a", "x", "f"), Operation::push("p", "x").after("a")];
+    let first = git.apply(input()).unwrap();
+    let again = git.apply(input()).unwrap();
+    assert_eq!(again.get("a"), Some(&Outcome::NoChange { commit: landed(&first, "a") }));
+    assert_eq!(landed(&again, "p"), landed(&first, "p"));
+    assert_eq!(fixture.received(), 1);
+}
+
+/// `git gc` takes objects that no ref names yet (microsoft/vscode#314631).
+#[test]
+fn garbage_collection_beside_batches_loses_nothing() {
+    let fixture = Fixture::new();
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_done.load(Ordering::Relaxed) {
+                // It may find a lock of ours and give up; it must never do harm.
+                let _ = try_run(&fixture.work(), ["gc", "-q", "--prune=now"]);
+            }
+        });
+        let git = fixture.open();
+        for n in 0..8 {
+            let report = git.apply(vec![commit("a", &format!("x{n}"), "f")]);
+            is_done.store(n == 7 || report.is_err(), Ordering::Relaxed);
+            let report = report.unwrap();
+            // A branch may be refused while `packed-refs` is being rewritten.
+            if kind(report.get("a")) != Some(OpErrorKind::BranchMoved) {
+                landed(&report, "a");
+            }
+        }
+    });
+    fixture.assert_sound();
+}
+
+/// A fetch for one task moves `origin/main` and `FETCH_HEAD` under another (objectstack#10743).
+#[test]
+fn shared_refs_stay_as_they_are() {
+    let fixture = Fixture::new();
+    fs::write(fixture.work().join(".git/FETCH_HEAD"), "somebody's\n").unwrap();
+    fixture.branch("x", "main", "x.txt", "x\n");
+    fixture.move_remote("main", "ahead.txt", "ahead\n");
+    let before =
+        (fixture.untouchable(), fixture.git(["for-each-ref", "refs/remotes", "refs/tags"]));
+    let report = fixture.open().land("main", &["x".to_owned()], Strategy::Merge).unwrap();
+    landed(&report, "x");
+    let after = (fixture.untouchable(), fixture.git(["for-each-ref", "refs/remotes", "refs/tags"]));
+    assert_eq!(after, before);
+}
+
+/// The branch of another worktree is moved, and its files look reverted (claude-squad#207).
+#[test]
+fn a_branch_that_is_being_rebased_counts_as_checked_out() {
+    let fixture = Fixture::new();
+    fixture.branch("topic", "main", "README.md", "theirs\n");
+    fixture.write("README.md", "ours\n");
+    fixture.git(["commit", "-qam", "ours"]);
+    let linked = fixture.beside("linked");
+    fixture.git(["worktree", "add", "-q", linked.to_str().unwrap(), "topic"]);
+    assert_ne!(try_run(&linked, ["rebase", "main"]).0, Some(0), "it stops in a conflict");
+    let tip = fixture.id("topic");
+    let report = fixture
+        .open()
+        .apply(vec![Operation::commit("a", Commit::new("topic", "m").write("f", "f"))])
+        .unwrap();
+    assert_eq!(kind(report.get("a")), Some(OpErrorKind::CheckedOut));
+    assert_eq!(fixture.id("topic"), tip);
+    run(&linked, ["rebase", "--abort"]);
+}
+
+/// A library push that runs no hook of the server lands what the server refuses (libgit2#2007).
+#[test]
+fn the_servers_hooks_have_their_say() {
+    let fixture = Fixture::new();
+    fixture.hook("pre-receive", "exit 1");
+    let report =
+        fixture.open().apply(vec![commit("a", "x", "f"), Operation::push("p", "x")]).unwrap();
+    assert!(matches!(report.get("p"), Some(Outcome::Rejected { .. })));
+    assert_eq!(fixture.at_remote(["for-each-ref", "refs/heads/x"]), "");
+    // The commit stays, for another try.
+    assert_eq!(landed(&report, "a"), fixture.id("x"));
+}

@@ -5,6 +5,8 @@ use std::hash::{BuildHasher, Hasher};
 use std::time::Duration;
 
 const FIRST: Duration = Duration::from_secs(2);
+/// So that a provider is not asked without a pause, whatever was set.
+const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_mins(1);
 
 /// The waits of one batch: growing from 2 s to 60 s, or even where the caller set an interval;
@@ -20,6 +22,7 @@ pub(crate) struct Backoff {
 impl Backoff {
     pub(crate) fn new(interval: Option<Duration>) -> Backoff {
         let random = RandomState::new().build_hasher().finish() | 1;
+        let interval = interval.map(|interval| interval.max(SHORTEST));
         Backoff { interval, polls: 0, failures: 0, random }
     }
 

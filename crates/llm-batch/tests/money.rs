@@ -5,13 +5,16 @@
 mod common;
 
 use std::fs;
+use std::io::Read;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::Duration;
 
 use common::{Faults, Place, Reply, Sim, ask, assert_answered, builder, jsonl, open, run};
-use llm_batch::{BatchError, Error, PendingReason, Request, RequestError, Status};
+use llm_batch::{BatchError, Error, PendingReason, Request, RequestError, Status, Stop};
 
 fn failing(reply: impl Fn() -> Reply + Send + Sync + 'static) -> Sim {
     Sim::start(Faults { create: Some(Box::new(move |_, _| Some(reply()))), ..Faults::default() })
@@ -133,6 +136,52 @@ fn nothing_is_sent_where_nobody_listens_and_the_requests_end_as_errored() {
     assert_eq!(ended.unwrap().accounting.failed, 1);
     let error = outcomes[0].1.as_ref().unwrap_err();
     assert_eq!((error.kind(), error.is_retryable()), ("not_sent", true));
+}
+
+#[test]
+fn a_create_that_was_cut_while_it_was_written_is_definite_and_sent_once() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let connections = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&connections);
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            count.fetch_add(1, Ordering::SeqCst);
+            // The head and a little of the body, then the connection is gone.
+            stream.unwrap().read_exact(&mut [0; 1000]).unwrap();
+        }
+    });
+    let place = Place::new();
+    let llm = builder(&url, &place.state()).build().unwrap();
+    let big = Request::prompt("a", "model-a", "x".repeat(16 << 20));
+    let (outcomes, ended) = run(&llm, [big]);
+    assert_eq!(ended.unwrap().accounting.failed, 1);
+    assert_eq!(outcomes[0].1.as_ref().unwrap_err().kind(), "not_sent");
+    assert_eq!(connections.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn a_run_that_is_stopped_between_its_creates_sends_the_others_later() {
+    let stop = Stop::new();
+    let hand = stop.clone();
+    let sim = Sim::start(Faults {
+        create: Some(Box::new(move |_, _| {
+            hand.stop();
+            None
+        })),
+        ..Faults::default()
+    });
+    let place = Place::new();
+    let requests = || [ask("a"), Request::prompt("b", "model-b", "question b")];
+    let llm = builder(&sim.server.url, &place.state()).stop(stop).build().unwrap();
+    let ended = run(&llm, requests()).1;
+    assert!(matches!(ended, Err(Error::Pending { reason: PendingReason::Stopped, .. })));
+    assert_eq!(sim.creates(), 1);
+    drop(llm);
+    let (outcomes, ended) = run(&open(&sim, &place), requests());
+    assert_answered(&outcomes, &["a", "b"]);
+    assert_eq!(ended.unwrap().accounting.submissions, 2);
+    assert_eq!(sim.creates(), 2);
 }
 
 #[test]

@@ -37,10 +37,8 @@ fn a_run_that_timed_out_goes_on_without_a_create() {
         ..Faults::default()
     });
     let place = Place::new();
-    let hasty = builder(&sim.server.url, &place.state())
-        .timeout(Duration::from_millis(700))
-        .build()
-        .unwrap();
+    let hasty =
+        builder(&sim.server.url, &place.state()).timeout(Duration::from_secs(3)).build().unwrap();
     let (outcomes, ended) = run(&hasty, ["a", "b"].map(ask));
     assert!(outcomes.is_empty());
     let Err(Error::Pending { reason: PendingReason::TimedOut, run: came_to, .. }) = ended else {

@@ -225,7 +225,8 @@ fn a_ticket_whose_wait_ended_says_that_it_is_pending() {
     let place = Place::new();
     let llm = builder(&sim.server.url, &place.state())
         .linger(Duration::ZERO)
-        .timeout(Duration::from_millis(300))
+        .timeout(Duration::from_secs(3))
+        .poll_interval(Duration::from_millis(50))
         .build()
         .unwrap();
     let Err(BatchError::Failed(error)) = llm.submit(ask("a")).unwrap().wait() else {

@@ -11,7 +11,7 @@ use crate::exit::{Stop, chain};
 use crate::git::Git;
 use crate::lock::FolderLock;
 
-/// A repository and one of its remotes, held by one run at a time.
+/// A repository and one of its remotes.
 #[derive(Debug)]
 pub(crate) struct Repository {
     folder: PathBuf,
@@ -20,7 +20,8 @@ pub(crate) struct Repository {
     network: program::Git,
     /// For the rest.
     git: Git,
-    _lock: FolderLock,
+    /// Where only one run at a time may land.
+    held: PathBuf,
 }
 
 /// The branches of a remote, by their short names.
@@ -31,7 +32,7 @@ pub(crate) struct RemoteBranches {
 }
 
 impl Repository {
-    /// Opens a repository; another run in it is not waited for.
+    /// Opens a repository; nothing is written.
     pub(crate) fn open(folder: &Path, remote: &str) -> Result<Repository, Stop> {
         let git = Git::at(folder);
         let ask = |what| git.run(["rev-parse", "--path-format=absolute", what]);
@@ -41,12 +42,15 @@ impl Repository {
         let network =
             program::Git::open(Path::new(&own)).map_err(|error| Stop::refused(chain(&error)))?;
         let held = Path::new(&common).join("batchyard").join("run");
-        fs::create_dir_all(&held).map_err(|error| {
-            Stop::refused(format_args!("cannot write to {}: {error}", held.display()))
+        Ok(Repository { folder: folder.to_owned(), remote: remote.to_owned(), network, git, held })
+    }
+
+    /// Keeps other runs from landing in the repository; one that does so is not waited for.
+    pub(crate) fn hold(&self) -> Result<FolderLock, Stop> {
+        fs::create_dir_all(&self.held).map_err(|error| {
+            Stop::unfinished(format_args!("cannot write to {}: {error}", self.held.display()))
         })?;
-        let lock = FolderLock::take(&held)?;
-        let (folder, remote) = (folder.to_owned(), remote.to_owned());
-        Ok(Repository { folder, remote, network, git, _lock: lock })
+        FolderLock::take(&self.held)
     }
 
     pub(crate) fn folder(&self) -> &Path {

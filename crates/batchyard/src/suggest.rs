@@ -3,7 +3,7 @@
 /// Returns the known name that is nearest to `word`, if one is near enough to be meant.
 pub(crate) fn closest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word: Vec<char> = word.to_lowercase().chars().collect();
-    let limit = (word.len() / 3).max(1);
+    let limit = word.len().div_ceil(3);
     known
         .into_iter()
         .map(|name| (distance(&word, &name.to_lowercase().chars().collect::<Vec<_>>()), name))

@@ -69,6 +69,7 @@ pub(crate) fn run(session: &Session, options: &Options) -> Result<Exit, Stop> {
     refuse_orphans(&options.out, &state)?;
 
     let stop = llm_batch::Stop::new();
+    let is_new = !options.out.exists();
     let mut results = Results::open(&options.out)?;
     let mut builder =
         LlmBatch::builder(provider).state(&state).held(results.held().clone()).stop(stop.clone());
@@ -105,8 +106,11 @@ pub(crate) fn run(session: &Session, options: &Options) -> Result<Exit, Stop> {
             Ok(Exit::of_failed(usize::try_from(run.accounting.failed).unwrap_or(usize::MAX)))
         }
         Err(error) => {
-            if let Some(run) = error.run() {
-                print(output, &run.accounting);
+            match error.run() {
+                Some(run) => print(output, &run.accounting),
+                // Nothing was started, so nothing is left behind.
+                None if is_new => drop(fs::remove_file(&options.out)),
+                None => {}
             }
             Err(not_run(&error))
         }

@@ -74,6 +74,7 @@ pub(crate) fn land(
     let mut failures: BTreeMap<usize, Failure> = BTreeMap::new();
     let mut landed = BTreeMap::new();
     let staging = format!("batchyard-merge/{}", place.onto);
+    let _held = place.repository.hold()?;
     for attempt in 1.. {
         failures.clear();
         let remote = place.repository.remote_branches().map_err(unreachable)?;
@@ -89,7 +90,7 @@ pub(crate) fn land(
         }
         let moved = session
             .interrupt
-            .shielded(|| push(board, place, &remote, &built, &mut landing, &mut failures));
+            .shielded(|| push(board, place, &remote, &built, &mut landing, &mut failures))?;
         landed.retain(|at, _| !failures.contains_key(at));
         if !moved {
             if built.merged != built.start && !landed.is_empty() {
@@ -184,6 +185,10 @@ fn passes_gate(
 /// Pushes the branches of the tasks and the base with one command; each ref lands or fails alone.
 ///
 /// Returns whether the base has moved at the remote, so that trying again makes sense.
+///
+/// # Errors
+///
+/// The remote could not be asked at all; the commits are here and the answers in the state.
 fn push(
     board: &Board<'_>,
     place: &Place<'_>,
@@ -191,7 +196,7 @@ fn push(
     built: &Built,
     landing: &mut Landing,
     failures: &mut BTreeMap<usize, Failure>,
-) -> bool {
+) -> Result<bool, Stop> {
     let how = board.plan.land.push;
     let mut updates = Vec::new();
     // The task of each update; the base belongs to all of them.
@@ -213,18 +218,9 @@ fn push(
     }
     landing.asked = landing.asked.max(updates.len());
     if updates.is_empty() {
-        return false;
+        return Ok(false);
     }
-    let report = match place.repository.push(&updates) {
-        Ok(report) => report,
-        Err(why) => {
-            landing.pushes += 1;
-            for at in built.commits.keys() {
-                failures.insert(*at, Failure::new("remote", why.clone()));
-            }
-            return false;
-        }
-    };
+    let report = place.repository.push(&updates).map_err(unreachable)?;
     landing.pushes += u64::from(report.pushes);
     let mut moved = false;
     for (owner, (name, status)) in owners.into_iter().zip(&report.refs) {
@@ -248,7 +244,7 @@ fn push(
             }
         }
     }
-    moved
+    Ok(moved)
 }
 
 fn full(branch: &str) -> String {

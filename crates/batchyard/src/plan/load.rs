@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use toml::Spanned;
 
 use super::schema::{DemoTable, Expect, PlanFile, TaskTable};
-use super::{Allow, Demo, Land, Plan, Push, Task, waves};
+use super::{Allow, Demo, Land, Plan, Push, Task, branch_of, waves};
 use crate::exit::Stop;
 use crate::input::{Input, existing_folder};
 use crate::suggest;
@@ -117,10 +117,24 @@ impl Source<'_> {
             if id.is_empty() {
                 return Err(self.fault(table.id.span(), "\"id\" is empty"));
             }
+            let branch = branch_of(id);
+            if let Err(error) = git_batch::guard::refname::branch(&branch) {
+                return Err(self.fault(table.id.span(), &format!("\"id\": {error}")));
+            }
             if index.insert(id.clone(), at).is_some() {
                 return Err(self
                     .fault(table.id.span(), &format!("a task with the id \"{id}\" exists already"))
                     .help("give each task an id of its own"));
+            }
+        }
+        // A branch cannot be beside another that is a folder of it.
+        for table in &tables {
+            let id = table.id.get_ref();
+            let outer =
+                id.match_indices('/').map(|(at, _)| &id[..at]).find(|o| index.contains_key(*o));
+            if let Some(outer) = outer {
+                let what = format!("the branch of \"{id}\" would be inside that of \"{outer}\"");
+                return Err(self.fault(table.id.span(), &what).help("give the task another id"));
             }
         }
         tables.into_iter().map(|table| self.task(table, &index)).collect()

@@ -96,8 +96,12 @@ pub(crate) struct Task {
 impl Task {
     /// Returns the branch that the task commits to.
     pub(crate) fn branch(&self) -> String {
-        format!("batchyard/{}", self.id)
+        branch_of(&self.id)
     }
+}
+
+fn branch_of(id: &str) -> String {
+    format!("batchyard/{id}")
 }
 
 impl Plan {

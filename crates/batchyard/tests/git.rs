@@ -1,0 +1,258 @@
+//! `git apply` and `git land` on real repositories.
+
+mod common;
+
+use common::Yard;
+use serde_json::{Value, json};
+
+fn lines(objects: &[Value]) -> String {
+    objects.iter().map(|object| format!("{object}\n")).collect()
+}
+
+fn commit(id: &str, branch: &str, path: &str, content: &str) -> Value {
+    json!({ "id": id, "op": "commit", "branch": branch, "message": format!("Add {id}"),
+            "changes": [{ "path": path, "content": content }] })
+}
+
+fn push(id: &str, branch: &str) -> Value {
+    json!({ "id": id, "op": "push", "branch": branch })
+}
+
+#[test]
+fn thirty_tasks_leave_in_one_push() {
+    let yard = Yard::with_repository();
+    yard.write("repo/README.md", "# edited, not committed\n");
+    yard.write("repo/untracked.txt", "mine\n");
+    let names =
+        ["a b.txt", "it's \"quoted\".txt", "line\nbreak.txt", "-dash.txt", "größe/日本.txt"];
+    let mut ops = Vec::new();
+    for n in 0..30 {
+        ops.push(commit(&format!("c{n}"), &format!("task/{n}"), names[n % names.len()], "x\n"));
+        ops.push(push(&format!("p{n}"), &format!("task/{n}")));
+    }
+    let watched = |yard: &Yard| {
+        (
+            yard.read("repo/README.md"),
+            yard.read("repo/untracked.txt"),
+            std::fs::read(yard.path("repo/.git/index")).expect("the index"),
+            yard.read("repo/.git/HEAD"),
+            yard.read("repo/.git/config"),
+        )
+    };
+    let before = watched(&yard);
+    let ran = yard.run_with(["git", "apply", "--json", "--repo", "repo", "-"], lines(&ops)).code(0);
+    assert_eq!(watched(&yard), before);
+    let summary = ran.summary();
+    assert_eq!(summary["ops"], 60);
+    assert_eq!(summary["landed"], 60);
+    assert_eq!((&summary["failed"], &summary["skipped"]), (&json!(0), &json!(0)));
+    assert_eq!((&summary["pushes"], &summary["round_trips_saved"]), (&json!(1), &json!(29)));
+    assert_eq!(yard.receives(), 1);
+    let ids: Vec<String> =
+        ran.objects().iter().filter_map(|line| line["id"].as_str().map(str::to_owned)).collect();
+    let asked: Vec<String> =
+        ops.iter().filter_map(|op| op["id"].as_str().map(str::to_owned)).collect();
+    assert_eq!(ids, asked, "result lines come in the order of the input");
+    for n in 0..30 {
+        let branch = format!("task/{n}");
+        let at_remote = yard.git("remote.git", &["rev-parse", &branch]);
+        assert_eq!(ran.line(&format!("c{n}"))["commit"], json!(at_remote));
+        let listed = yard.git("remote.git", &["ls-tree", "-r", "-z", "--name-only", &branch]);
+        assert!(listed.split('\0').any(|name| name == names[n % names.len()]), "{listed:?}");
+    }
+    for folder in ["repo", "remote.git"] {
+        yard.git(folder, &["fsck", "--strict", "--no-dangling"]);
+    }
+}
+
+#[test]
+fn a_commit_without_a_push_stays_local() {
+    let yard = Yard::with_repository();
+    let ops = lines(&[commit("c", "task/1", "a.txt", "a\n")]);
+    let ran = yard.run_with(["git", "apply", "--repo", "repo", "-", "--json"], ops).code(0);
+    assert_eq!(ran.summary()["pushes"], 0);
+    assert_eq!(yard.receives(), 0);
+    assert_eq!(yard.git("repo", &["show", "task/1:a.txt"]), "a");
+}
+
+#[test]
+fn every_key_of_a_change_does_its_work() {
+    let yard = Yard::with_repository();
+    let blob = yard.git("repo", &["rev-parse", "main:README.md"]);
+    let head = yard.git("repo", &["rev-parse", "main"]);
+    let ops = lines(&[
+        json!({ "id": "c", "op": "commit", "branch": "b", "base": "main", "message": "All",
+                "author": { "name": "An Agent", "email": "agent@example.invalid" },
+                "changes": [
+                    { "path": "bytes", "content_base64": "AAEC/w==" },
+                    { "path": "run.sh", "content": "#!/bin/sh\n", "mode": "100755" },
+                    { "path": "link", "content": "run.sh", "mode": "120000" },
+                    { "path": "copy.md", "from": "README.md" },
+                    { "path": "again.md", "oid": blob, "expect": "0000000000000000000000000000000000000000" },
+                    { "path": "module", "oid": head, "mode": "160000" },
+                    { "path": "README.md", "delete": true, "expect": blob },
+                ] }),
+        json!({ "id": "c2", "op": "commit", "branch": "b", "message": "More", "after": ["c"],
+                "changes": [{ "path": "more", "content": "" }] }),
+        json!({ "id": "m", "op": "merge", "source": "b", "into": "c", "strategy": "squash" }),
+    ]);
+    let ran = yard.run_with(["git", "apply", "--repo", "repo", "--json", "-"], ops).code(1);
+    assert_eq!(ran.line("c")["status"], "landed");
+    assert_eq!(ran.line("c2")["status"], "landed");
+    assert_eq!(ran.line("m")["error"]["kind"], "unknown_branch");
+    let tree = yard.git("repo", &["ls-tree", "-r", "b"]);
+    for expected in ["100755 blob", "120000 blob", "160000 commit"] {
+        assert!(tree.contains(expected), "{tree}");
+    }
+    assert!(!tree.contains("\tREADME.md"), "{tree}");
+    assert_eq!(yard.git("repo", &["rev-parse", "b:copy.md"]), blob);
+    assert_eq!(yard.git("repo", &["cat-file", "-s", "b:bytes"]), "4");
+    assert_eq!(
+        yard.git("repo", &["log", "-1", "--format=%an <%ae>", "b^"]),
+        "An Agent <agent@example.invalid>"
+    );
+}
+
+#[test]
+fn what_is_wrong_with_one_operation_fails_that_one_alone() {
+    let yard = Yard::with_repository();
+    let bad_paths = [
+        "",
+        "/etc/passwd",
+        "../up",
+        "a/../b",
+        "./a",
+        "a//b",
+        "a/",
+        ".git/config",
+        "a/.GIT/hooks/x",
+        ".git.",
+        "git~1/x",
+        ".g\u{200c}it/config",
+        "nul\u{0}byte",
+    ];
+    let mut ops: Vec<Value> = Vec::new();
+    for (n, path) in bad_paths.iter().enumerate() {
+        ops.push(commit(&format!("path{n}"), &format!("bad/path{n}"), path, "x"));
+    }
+    for (n, branch) in
+        ["", "-option", "a..b", "a b", "refs/heads/", "x.lock", "@{", "\u{0}"].iter().enumerate()
+    {
+        ops.push(commit(&format!("branch{n}"), branch, "a", "x"));
+    }
+    let change = |change: Value| json!({ "id": "", "op": "commit", "branch": "bad/change", "message": "m", "changes": [change] });
+    for (n, value) in [
+        json!({ "path": "a", "content": "", "mode": "100600" }),
+        json!({ "path": "a", "oid": "12" }),
+        json!({ "path": "a", "oid": "1234567890123456789012345678901234567890" }),
+        json!({ "path": "a", "content": "x", "expect": "zz" }),
+        json!({ "path": "absent", "delete": true }),
+        json!({ "path": "a", "from": "absent" }),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut op = change(value);
+        op["id"] = json!(format!("change{n}"));
+        ops.push(op);
+    }
+    ops.push(json!({ "id": "base", "op": "commit", "branch": "bad/base", "base": "nowhere",
+                     "message": "m", "changes": [{ "path": "a", "content": "x" }] }));
+    ops.push(json!({ "id": "source", "op": "merge", "source": "nowhere", "into": "main" }));
+    ops.push(push("push", "nowhere"));
+    ops.push(json!({ "id": "needs", "op": "push", "branch": "good", "after": ["change0"] }));
+    ops.push(json!({ "id": "needs that", "op": "push", "branch": "good", "after": ["needs"] }));
+    ops.push(commit("good", "good", "fine.txt", "fine\n"));
+    let ran = yard.run_with(["git", "apply", "--repo", "repo", "--json", "-"], lines(&ops)).code(1);
+    let objects = ran.objects();
+    assert_eq!(objects.len(), ops.len() + 1);
+    for line in &objects[..ops.len()] {
+        let id = line["id"].as_str().expect("an id");
+        match id {
+            "good" => assert_eq!(line["status"], "landed", "{line}"),
+            "needs" | "needs that" => assert_eq!(line["status"], "skipped", "{line}"),
+            _ => {
+                assert_eq!(line["status"], "failed", "{line}");
+                let error = &line["error"];
+                assert!(error["kind"].is_string() && error["message"].is_string(), "{line}");
+            }
+        }
+    }
+    assert_eq!(ran.summary()["landed"], 1);
+    assert_eq!(ran.summary()["skipped"], 2);
+    let refs = yard.git("repo", &["for-each-ref", "--format=%(refname)", "refs/heads"]);
+    assert_eq!(refs, "refs/heads/good\nrefs/heads/main");
+    assert_eq!(yard.receives(), 0);
+}
+
+#[test]
+fn max_items_bounds_a_batch() {
+    let yard = Yard::with_repository();
+    let ops = lines(&[
+        commit("c1", "t/1", "a", "1"),
+        push("p1", "t/1"),
+        commit("c2", "t/2", "a", "2"),
+        push("p2", "t/2"),
+    ]);
+    let args = ["git", "apply", "--repo", "repo", "--max-items", "2", "--json", "-"];
+    let summary = yard.run_with(args, ops).code(0).summary();
+    assert_eq!(summary["batches"], 2);
+    assert_eq!(summary["pushes"], 2);
+    assert_eq!(yard.receives(), 2);
+}
+
+#[test]
+fn branches_land_on_what_the_remote_has_now() {
+    let yard = Yard::with_repository();
+    let ops = lines(&[
+        commit("a", "task/a", "a.txt", "a\n"),
+        commit("b", "task/b", "README.md", "# b\n"),
+        commit("c", "task/c", "README.md", "# c\n"),
+    ]);
+    yard.run_with(["git", "apply", "--repo", "repo", "-"], ops).code(0);
+    yard.git(".", &["clone", "--quiet", "remote.git", "other"]);
+    yard.write("other/news.txt", "news\n");
+    yard.git("other", &["add", "--all"]);
+    yard.git("other", &["-c", "user.name=O", "-c", "user.email=o@o", "commit", "-qm", "News"]);
+    yard.git("other", &["push", "--quiet", "origin", "main"]);
+    let before = yard.receives();
+    let args =
+        ["git", "land", "--repo", "repo", "--onto", "main", "task/a", "task/b", "task/c", "--json"];
+    let ran = yard.run(args).code(1);
+    assert_eq!(ran.line("task/a")["status"], "landed");
+    assert_eq!(ran.line("task/b")["status"], "landed");
+    let clash = ran.line("task/c");
+    assert_eq!(clash["status"], "failed");
+    assert_eq!(clash["error"]["kind"], "conflict");
+    assert_eq!(clash["error"]["paths"], json!(["README.md"]));
+    assert_eq!(clash["error"]["with"], json!(["task/b"]));
+    assert_eq!(ran.summary()["pushes"], 1);
+    assert_eq!(yard.receives() - before, 1);
+    let listed = yard.git("remote.git", &["ls-tree", "--name-only", "main"]);
+    assert_eq!(listed, "README.md\na.txt\nnews.txt");
+    assert_eq!(yard.git("remote.git", &["show", "main:README.md"]), "# b");
+}
+
+#[test]
+fn variables_of_git_do_not_lead_astray() {
+    let yard = Yard::with_repository();
+    yard.git(".", &["init", "--quiet", "elsewhere"]);
+    let before = yard.everything("elsewhere");
+    let mut command = yard.program();
+    command.args(["git", "apply", "--repo", "repo", "--json", "-"]);
+    for (key, value) in [
+        ("GIT_DIR", "elsewhere/.git"),
+        ("GIT_WORK_TREE", "elsewhere"),
+        ("GIT_INDEX_FILE", "elsewhere/index"),
+        ("GIT_OBJECT_DIRECTORY", "elsewhere/objects"),
+        ("GIT_COMMON_DIR", "elsewhere/.git"),
+        ("GIT_NAMESPACE", "other"),
+    ] {
+        command.env(key, value);
+    }
+    let ops = lines(&[commit("c", "task/1", "a.txt", "a\n"), push("p", "task/1")]);
+    let ran = common::finish(&mut command, ops.as_bytes()).code(0);
+    assert_eq!(ran.summary()["landed"], 2);
+    assert_eq!(yard.everything("elsewhere"), before);
+    assert_eq!(yard.git("remote.git", &["show", "task/1:a.txt"]), "a");
+}

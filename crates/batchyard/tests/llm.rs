@@ -1,0 +1,210 @@
+//! `llm run` against a provider on loopback, and offline.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+use common::server::{Creates, Server};
+use common::{Ran, Yard, finish};
+use serde_json::{Value, json};
+
+const KEY: &str = "sk-ant-very-secret";
+
+fn command(yard: &Yard, server: &Server) -> Command {
+    let mut command = yard.program();
+    command.env("ANTHROPIC_API_KEY", KEY);
+    let args = ["llm", "run", "r.jsonl", "--provider", "anthropic", "--out", "out.jsonl", "--json"];
+    command.args(args).args(["--base-url", &server.url, "--poll-interval", "10ms"]);
+    command
+}
+
+fn run(yard: &Yard, server: &Server) -> Ran {
+    let ran = finish(&mut command(yard, server), b"");
+    assert!(!ran.stdout.contains(KEY) && !ran.stderr.contains(KEY), "the key leaked: {ran:?}");
+    for (path, content) in yard.everything(".") {
+        let found = content.windows(KEY.len()).any(|window| window == KEY.as_bytes());
+        assert!(!found, "the key is in {}", path.display());
+    }
+    ran
+}
+
+fn results(yard: &Yard) -> Vec<Value> {
+    yard.read("out.jsonl")
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("a result line"))
+        .collect()
+}
+
+fn requests(list: &[(&str, &str, &str)]) -> String {
+    let line = |(id, kind, model): &(&str, &str, &str)| {
+        json!({ "id": id, "kind": kind, "model": model, "prompt": format!("prompt of {id}") })
+            .to_string()
+            + "\n"
+    };
+    list.iter().map(line).collect()
+}
+
+#[test]
+fn one_create_for_each_kind_and_model_and_each_answer_to_its_request() {
+    let yard = Yard::new();
+    let server = Server::start(Creates::Work);
+    yard.write(
+        "r.jsonl",
+        requests(&[
+            ("i/1", "implementer", "m1"),
+            ("i 2", "implementer", "m1"),
+            ("日", "implementer", "m1"),
+            ("j", "judge", "m1"),
+            ("k", "judge", "m2"),
+        ]),
+    );
+    let summary = run(&yard, &server).code(0).summary();
+    assert_eq!(server.creates().len(), 3);
+    assert_eq!((&summary["requests"], &summary["succeeded"]), (&json!(5), &json!(5)));
+    assert_eq!((&summary["submissions"], &summary["calls_saved"]), (&json!(3), &json!(2)));
+    assert_eq!((&summary["input_tokens"], &summary["output_tokens"]), (&json!(50), &json!(25)));
+    assert_eq!(summary["http_calls"], json!(server.seen().len()));
+    for key in ["failed", "pending", "batches", "cost", "possibly_paid_twice"] {
+        assert!(summary.get(key).is_some(), "{key}: {summary}");
+    }
+    let found = results(&yard);
+    assert_eq!(found.len(), 5);
+    for line in &found {
+        let id = line["id"].as_str().expect("an id");
+        assert_eq!(line["text"], format!("answer to prompt of {id}"));
+        assert_eq!(line["status"], "succeeded");
+        assert_eq!(line["usage"], json!({ "input_tokens": 10, "output_tokens": 5 }));
+        assert_eq!(line["response"]["type"], "message");
+    }
+    for create in server.creates() {
+        assert!(create.headers.iter().any(|(_, value)| value.contains(KEY)));
+        for request in create.body["requests"].as_array().expect("requests") {
+            let on_wire = request["custom_id"].as_str().expect("an id");
+            assert!(!["i/1", "i 2", "日", "j", "k"].contains(&on_wire), "{on_wire}");
+        }
+    }
+    // The same again sends nothing and says the same.
+    let before = server.seen().len();
+    let again = run(&yard, &server).code(0).summary();
+    assert_eq!(server.seen().len(), before);
+    assert_eq!(again["submissions"], 3);
+    assert_eq!(results(&yard).len(), 5);
+}
+
+#[test]
+fn bodies_pass_through_unchanged() {
+    let yard = Yard::new();
+    let server = Server::start(Creates::Work);
+    let body = json!({ "model": "m", "max_tokens": 7, "tools": [{ "name": "t" }],
+                       "messages": [{ "role": "user", "content": "x" }], "temperature": 1.0 });
+    let messages =
+        json!([{ "role": "system", "content": "S" }, { "role": "user", "content": "U" }]);
+    let lines = [
+        json!({ "id": "raw", "model": "m", "body": body }),
+        json!({ "id": "talk", "model": "m", "messages": messages, "max_tokens": 9,
+                "metadata": { "n": 1 } }),
+    ];
+    yard.write("r.jsonl", format!("{}\n{}", lines[0], lines[1]));
+    run(&yard, &server).code(0);
+    let creates = server.creates();
+    let sent: Vec<&Value> = creates
+        .iter()
+        .flat_map(|create| create.body["requests"].as_array().expect("requests"))
+        .map(|request| &request["params"])
+        .collect();
+    assert!(sent.contains(&&body), "{sent:?}");
+    let talk = sent.iter().find(|params| params["max_tokens"] == 9).expect("the other one");
+    assert_eq!(talk["messages"], json!([{ "role": "user", "content": "U" }]));
+    assert!(talk["system"].to_string().contains('S'), "{talk}");
+}
+
+#[test]
+fn a_create_of_unknown_fate_is_never_sent_again() {
+    let yard = Yard::new();
+    let server = Server::start(Creates::Vanish);
+    yard.write("r.jsonl", requests(&[("a", "judge", "m"), ("b", "judge", "m")]));
+    let ran = run(&yard, &server).code(3);
+    assert_eq!(server.creates().len(), 1);
+    assert!(ran.stderr.contains("unknown") && ran.stderr.contains("out.jsonl.state"), "{ran:?}");
+    assert_eq!(ran.summary()["pending"], 2);
+    run(&yard, &server).code(3);
+    assert_eq!(server.creates().len(), 1, "running again sends nothing");
+    assert_eq!(results(&yard).len(), 0);
+}
+
+#[test]
+fn a_refused_create_is_sent_once_and_fails_its_requests() {
+    let yard = Yard::new();
+    let server = Server::start(Creates::Unauthorized);
+    yard.write("r.jsonl", requests(&[("a", "judge", "m"), ("b", "judge", "m")]));
+    let ran = run(&yard, &server).code(1);
+    assert_eq!(server.creates().len(), 1);
+    assert_eq!(ran.summary()["failed"], 2);
+    for line in results(&yard) {
+        assert_eq!(line["status"], "errored");
+        assert_eq!(line["error"]["kind"], "authentication_error");
+    }
+}
+
+#[test]
+fn a_time_out_keeps_the_batch_for_the_next_run() {
+    let yard = Yard::new();
+    let server = Server::start(Creates::NeverEnd);
+    yard.write("r.jsonl", requests(&[("a", "judge", "m")]));
+    let ran = finish(command(&yard, &server).args(["--timeout", "50ms"]), b"").code(3);
+    assert!(ran.stderr.contains("run again"), "{ran:?}");
+    assert_eq!(ran.summary()["pending"], 1);
+    let ran = finish(command(&yard, &server).args(["--timeout", "50ms"]), b"").code(3);
+    assert_eq!(ran.summary()["submissions"], 1);
+    assert_eq!(server.creates().len(), 1);
+}
+
+#[test]
+fn a_torn_result_is_written_again_and_no_id_twice() {
+    let yard = Yard::new();
+    let server = Server::start(Creates::Work);
+    yard.write("r.jsonl", requests(&[("a", "judge", "m"), ("b", "judge", "m"), ("c", "x", "m")]));
+    run(&yard, &server).code(0);
+    let text = yard.read("out.jsonl");
+    let first = text.lines().next().expect("a line").len() + 1;
+    yard.write("out.jsonl", &text[..first + 20]);
+    run(&yard, &server).code(0);
+    assert_eq!(server.creates().len(), 2, "nothing is paid twice");
+    let ids: BTreeSet<String> = results(&yard).iter().map(|line| line["id"].to_string()).collect();
+    assert_eq!((ids.len(), results(&yard).len()), (3, 3));
+}
+
+#[test]
+fn results_of_something_else_are_not_touched() {
+    let yard = Yard::new();
+    let server = Server::start(Creates::Work);
+    yard.write("r.jsonl", requests(&[("a", "judge", "m")]));
+    yard.write("out.jsonl", "{\"id\":\"a\",\"status\":\"succeeded\"}\n");
+    run(&yard, &server).refused(&["out.jsonl.state does not exist"]);
+    yard.write("out.jsonl.state/x", "");
+    run(&yard, &server).code(2);
+    std::fs::remove_dir_all(yard.path("out.jsonl.state")).expect("removed");
+    std::fs::create_dir(yard.path("out.jsonl.state")).expect("made");
+    yard.write("out.jsonl", "my notes\n");
+    run(&yard, &server).refused(&["out.jsonl:1 is no result"]);
+    assert_eq!(yard.read("out.jsonl"), "my notes\n");
+    assert_eq!(server.seen().len(), 0);
+}
+
+#[test]
+fn recorded_answers_need_no_network_and_no_key() {
+    let yard = Yard::new();
+    yard.write("answers/a.md", "The answer.");
+    yard.write("answers/b.json", r#"{"error":{"type":"overloaded_error","message":"busy"}}"#);
+    let line = |id| format!("{{\"id\":\"{id}\",\"model\":\"m\",\"prompt\":\"p\"}}\n");
+    let args = ["llm", "run", "-", "--provider", "offline", "--answers", "answers"];
+    let args = args.iter().chain(&["--out", "out.jsonl", "--json", "--max-items", "1"]);
+    let ran = yard.run_with(args, line("a") + &line("b") + &line("c")).code(1);
+    let summary = ran.summary();
+    assert_eq!((&summary["succeeded"], &summary["failed"]), (&json!(1), &json!(2)));
+    assert_eq!((&summary["submissions"], &summary["http_calls"]), (&json!(3), &json!(0)));
+    let by_id = |id: &str| results(&yard).into_iter().find(|line| line["id"] == id);
+    assert_eq!(by_id("a").expect("a")["text"], "The answer.");
+    assert_eq!(by_id("b").expect("b")["error"]["kind"], "overloaded_error");
+}

@@ -1,0 +1,459 @@
+//! `run`: plans from prompts to one push.
+
+mod common;
+
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use common::server::{Creates, Server};
+use common::{Ran, Yard, finish};
+use serde_json::{Value, json};
+
+fn fleet() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/fleet")
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).expect("a folder");
+    for entry in std::fs::read_dir(from).expect("it is read") {
+        let entry = entry.expect("an entry");
+        let to = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy(&entry.path(), &to);
+        } else {
+            std::fs::copy(entry.path(), to).expect("it is copied");
+        }
+    }
+}
+
+/// Runs the fleet of the examples from a project with nothing but what `prepare` makes of it.
+fn run_fleet(yard: &Yard, args: &[&str]) -> Ran {
+    let mut command = yard.program();
+    command.env_remove("HOME").env("CARGO_TARGET_DIR", yard.path("built"));
+    finish(command.args(["run", "project/examples/fleet/fleet.toml"]).args(args), b"")
+}
+
+fn fleet_yard() -> Yard {
+    let yard = Yard::new();
+    copy(&fleet(), &yard.path("project/examples/fleet"));
+    yard.write("project/Cargo.toml", "[workspace]\n");
+    yard
+}
+
+fn commit_project(yard: &Yard) {
+    yard.git("project", &["init", "--quiet", "-b", "trunk"]);
+    yard.git("project", &["add", "--all"]);
+    let identity = ["-c", "user.name=T", "-c", "user.email=t@t.invalid"];
+    yard.git("project", &[&identity[..], &["commit", "--quiet", "--message", "Begin"]].concat());
+}
+
+#[track_caller]
+fn check_fleet(yard: &Yard, ran: &Ran) {
+    assert_eq!(ran.code, Some(0), "{ran:#?}");
+    let summary = ran.summary();
+    let expected = [
+        ("tasks", 9),
+        ("succeeded", 8),
+        ("failed", 1),
+        ("submissions", 3),
+        ("calls_saved", 6),
+        ("http_calls", 0),
+        ("cache_hits", 0),
+        ("pushes", 1),
+        ("round_trips_saved", 8),
+        ("batches", 3),
+    ];
+    for (key, value) in expected {
+        assert_eq!(summary[key], value, "{key}: {summary}");
+    }
+    assert!(summary["seconds"].is_f64() && summary["cost"].is_null(), "{summary}");
+    assert_eq!(ran.line("changelog-lint")["error"]["kind"], "unusable_answer");
+    let remote = "built/batchyard-demo/remote.git";
+    let refs = yard.git(remote, &["for-each-ref", "--format=%(refname:short)", "refs/heads"]);
+    assert_eq!(refs.lines().count(), 9, "{refs}");
+    assert!(!refs.contains("changelog-lint"), "{refs}");
+    for line in refs.lines().filter(|name| *name != "main") {
+        yard.git(remote, &["merge-base", "--is-ancestor", line, "main"]);
+    }
+    yard.git(remote, &["fsck", "--strict", "--no-dangling"]);
+    // All nine refs moved in one push: the remote's own log has one time for them.
+    let mut times: Vec<String> = refs
+        .lines()
+        .map(|name| {
+            let log = yard.read(&format!("{remote}/logs/refs/heads/{name}"));
+            log.lines().last().expect("an entry").to_owned()
+        })
+        .map(|line| line.split('\t').next().expect("fields").to_owned())
+        .map(|fields| fields.rsplit(' ').nth(1).expect("a time").to_owned())
+        .collect();
+    times.dedup();
+    assert_eq!(times.len(), 1);
+    let lessons = yard.read("built/batchyard-demo/lessons.jsonl");
+    assert!(lessons.contains("unusable_answer:changelog-lint"), "{lessons}");
+    assert!(!yard.path("built/batchyard-demo/state").exists());
+}
+
+#[test]
+fn the_fleet_goes_from_prompts_to_one_push_and_again() {
+    let yard = fleet_yard();
+    commit_project(&yard);
+    yard.write("project/Cargo.toml", "[workspace] # edited, not committed\n");
+    let before = yard.everything("project");
+    for _ in 0..2 {
+        let ran = run_fleet(&yard, &["--json"]);
+        check_fleet(&yard, &ran);
+        let compared = &ran.objects()[9]["one_by_one"];
+        assert_eq!((&compared["submissions"], &compared["pushes"]), (&json!(9), &json!(8)));
+        assert!(compared["seconds"].as_f64().expect("seconds") > 0.0);
+        assert!(yard.everything("project") == before, "the project was written to");
+    }
+    let table = run_fleet(&yard, &[]).code(0).stdout;
+    for text in ["(as expected)", "submissions", "round trips saved", "one by one"] {
+        assert!(table.contains(text), "{table}");
+    }
+}
+
+#[test]
+fn the_fleet_runs_from_any_kind_of_checkout() {
+    let check = |prepare: &dyn Fn(&Yard)| {
+        let yard = fleet_yard();
+        // The comparison is the slow part, and not what is looked at here.
+        let plan = yard.read("project/examples/fleet/fleet.toml");
+        assert!(plan.contains("one_by_one = true"));
+        let plan = plan.replace("one_by_one = true", "one_by_one = false");
+        yard.write("project/examples/fleet/fleet.toml", plan);
+        prepare(&yard);
+        let ran = run_fleet(&yard, &["--json"]);
+        check_fleet(&yard, &ran);
+        yard
+    };
+    // No repository at all, one without a commit, one that is broken.
+    check(&|_| {});
+    check(&|yard| {
+        yard.git("project", &["init", "--quiet"]);
+    });
+    check(&|yard| {
+        yard.write("project/.git/HEAD", "nonsense");
+    });
+    // Inside somebody else's repository.
+    check(&|yard| {
+        yard.git(".", &["init", "--quiet", "-b", "outer"]);
+    });
+    let history = |yard: &Yard| {
+        let log = yard.git("built/batchyard-demo/remote.git", &["log", "--format=%s", "main"]);
+        assert!(log.lines().any(|line| line == "Begin"), "{log}");
+    };
+    // A detached head.
+    let yard = check(&|yard| {
+        commit_project(yard);
+        yard.git("project", &["checkout", "--quiet", "--detach"]);
+    });
+    history(&yard);
+    // A shallow clone, and a linked worktree.
+    let yard = check(&|yard| {
+        commit_project(yard);
+        std::fs::rename(yard.path("project"), yard.path("origin")).expect("renamed");
+        yard.write("origin/more", "");
+        yard.git("origin", &["add", "--all"]);
+        let identity = ["-c", "user.name=T", "-c", "user.email=t@t.invalid"];
+        yard.git("origin", &[&identity[..], &["commit", "-qm", "Begin"]].concat());
+        let url = format!("file://{}", yard.path("origin").display());
+        yard.git(".", &["clone", "--quiet", "--depth", "1", &url, "project"]);
+    });
+    history(&yard);
+    let yard = check(&|yard| {
+        commit_project(yard);
+        std::fs::rename(yard.path("project"), yard.path("main")).expect("renamed");
+        yard.git("main", &["worktree", "add", "--quiet", "../project"]);
+    });
+    history(&yard);
+}
+
+#[test]
+fn a_dry_run_prints_operations_that_apply_takes_and_writes_nothing() {
+    let yard = fleet_yard();
+    let before = yard.everything(".");
+    let ran = run_fleet(&yard, &["--dry-run", "--json"]).code(0);
+    assert!(yard.everything(".") == before, "something was written");
+    let ops: Vec<Value> =
+        ran.objects().into_iter().filter(|line| line.get("op").is_some()).collect();
+    assert_eq!(ops.len(), 8 + 8 + 9, "commits, merges, pushes");
+    assert_eq!(ran.summary()["pushes"], 0);
+    let yard = Yard::with_repository();
+    let lines: String = ops.iter().map(|op| format!("{op}\n")).collect();
+    let applied = yard.run_with(["git", "apply", "--repo", "repo", "--json", "-"], lines).code(0);
+    assert_eq!(applied.summary()["landed"], 25);
+    assert_eq!(yard.receives(), 1);
+}
+
+/// A yard with a repository and a plan of its own.
+fn planned(head: &str, tasks: &[(&str, &str)]) -> Yard {
+    let yard = Yard::with_repository();
+    yard.write("plan/prompts/do.prompt.md", "Task {{ task.id }} path:{{ path }} now\n");
+    let mut plan =
+        format!("repo = \"../repo\"\nprompts = \"prompts\"\nlessons = \"lessons.jsonl\"\n{head}\n");
+    for (id, path) in tasks {
+        plan.push_str(&task(id, path, ""));
+    }
+    yard.write("plan/plan.toml", plan);
+    yard
+}
+
+fn task(id: &str, path: &str, more: &str) -> String {
+    format!(
+        "[[task]]\nid = \"{id}\"\nkind = \"implementer\"\nmodel = \"m\"\ntemplate = \"do\"\n\
+         data = {{ path = \"{path}\" }}\n{more}\n"
+    )
+}
+
+fn command(yard: &Yard, server: &Server) -> Command {
+    let mut command = yard.program();
+    command.env("ANTHROPIC_API_KEY", "sk-ant-very-secret");
+    command.args(["run", "plan/plan.toml", "--json"]);
+    // The plan's own address would do as well; here the port is known only now.
+    let plan = yard.read("plan/plan.toml");
+    if !plan.contains("base_url") {
+        let plan = format!("provider = \"anthropic\"\nbase_url = \"{}\"\n{plan}", server.url);
+        yard.write("plan/plan.toml", plan);
+    }
+    command
+}
+
+fn run(yard: &Yard, server: &Server) -> Ran {
+    let ran = finish(&mut command(yard, server), b"");
+    assert!(!ran.stdout.contains("sk-ant") && !ran.stderr.contains("sk-ant"), "{ran:?}");
+    ran
+}
+
+#[test]
+fn a_plan_of_ones_own_goes_the_same_way_twice() {
+    let yard = planned("", &[("one", "a.txt"), ("two", "b.txt"), ("three", "c.txt")]);
+    yard.write("repo/README.md", "# edited\n");
+    let server = Server::start(Creates::Work);
+    let ran = run(&yard, &server).code(0);
+    assert_eq!(ran.summary()["submissions"], 1);
+    assert_eq!(ran.summary()["pushes"], 1);
+    assert_eq!(yard.receives(), 1);
+    assert_eq!(yard.git("remote.git", &["show", "main:b.txt"]), "made");
+    assert_eq!(yard.git("remote.git", &["show", "batchyard/one:a.txt"]), "made");
+    // Nothing of the user's is touched: not the checked-out branch, not the files.
+    assert_eq!(yard.git("repo", &["log", "--format=%s", "main"]), "Begin");
+    assert_eq!(yard.git("repo", &["status", "--short"]), " M README.md");
+    let refs = yard.git("repo", &["for-each-ref", "--format=%(refname)", "refs/heads"]);
+    assert!(!refs.contains("batchyard-merge"), "{refs}");
+    assert!(!yard.path("plan/plan.toml.state").exists(), "a finished run leaves no state");
+    // The local main is behind now; a new run begins at what the remote has.
+    let again = run(&yard, &server).code(0);
+    assert_eq!(again.summary()["succeeded"], 3);
+    assert_eq!(server.creates().len(), 2);
+    let plan = yard.read("plan/plan.toml") + &task("four", "d.txt", "");
+    yard.write("plan/plan.toml", plan);
+    run(&yard, &server).code(0);
+    assert_eq!(yard.git("remote.git", &["show", "main:d.txt"]), "made");
+    assert_eq!(yard.git("remote.git", &["show", "main:a.txt"]), "made");
+}
+
+#[test]
+fn tasks_that_clash_fail_alone_and_become_lessons() {
+    let yard = planned("", &[("one", "same.txt"), ("two", "b.txt"), ("wrong", ".github/x.yml")]);
+    let server = Server::start(Creates::Work);
+    let ran = run(&yard, &server).code(1);
+    assert_eq!(ran.line("wrong")["error"]["kind"], "path_not_allowed");
+    assert_eq!(ran.summary()["failed"], 1);
+    assert_eq!(yard.git("remote.git", &["show", "main:b.txt"]), "made");
+    let lessons = yard.read("plan/lessons.jsonl");
+    assert_eq!(lessons.lines().count(), 1, "{lessons}");
+    run(&yard, &server).code(1);
+    let found = yard.run(["lessons", "query", "plan/lessons.jsonl"]).code(0);
+    let lesson = &found.objects()[0];
+    assert_eq!((&lesson["times_seen"], &lesson["task_type"]), (&json!(2), &json!("implementer")));
+}
+
+#[test]
+fn a_gate_that_fails_holds_everything_back() {
+    let gate = |script: &str| format!("[gate]\nrun = [\"sh\", \"-c\", '{script}']");
+    let passing = gate("test -f a.txt && test -f README.md && test -z \"$ANTHROPIC_API_KEY\"");
+    let yard = planned(&passing, &[("one", "a.txt")]);
+    let server = Server::start(Creates::Work);
+    run(&yard, &server).code(0);
+    assert_eq!(yard.git("remote.git", &["show", "main:a.txt"]), "made");
+
+    let yard = planned(&gate("echo told; exit 7"), &[("one", "a.txt"), ("two", "b.txt")]);
+    let server = Server::start(Creates::Work);
+    let ran = run(&yard, &server).code(1);
+    assert!(ran.stderr.contains("told"), "what the gate prints is on stderr: {ran:?}");
+    assert_eq!(ran.line("one")["error"]["kind"], "gate");
+    assert_eq!((&ran.summary()["failed"], &ran.summary()["pushes"]), (&json!(2), &json!(0)));
+    assert_eq!(yard.receives(), 0);
+    assert_eq!(yard.git("repo", &["log", "--format=%s", "main"]), "Begin");
+
+    let absent = "[gate]\nrun = [\"no-such-program-here\"]";
+    let yard = planned(absent, &[("one", "a.txt")]);
+    let ran = run(&yard, &Server::start(Creates::Work)).code(1);
+    assert!(ran.line("one")["error"]["message"].to_string().contains("no-such-program-here"));
+    assert_eq!(yard.receives(), 0);
+}
+
+#[test]
+fn what_is_pushed_is_what_the_plan_says() {
+    for (push, refs) in [("branches", "batchyard/one main"), ("base", "main")] {
+        let yard = planned(&format!("[land]\npush = \"{push}\""), &[("one", "a.txt")]);
+        let ran = run(&yard, &Server::start(Creates::Work)).code(0);
+        assert_eq!(ran.summary()["pushes"], 1);
+        let found =
+            yard.git("remote.git", &["for-each-ref", "--format=%(refname:short)", "refs/heads"]);
+        assert_eq!(found.replace('\n', " "), refs);
+        let tree = yard.git("remote.git", &["ls-tree", "--name-only", "main"]);
+        assert_eq!(tree.contains("a.txt"), push == "base");
+    }
+}
+
+#[test]
+fn recorded_answers_stop_before_the_push() {
+    let yard = planned("answers = \"answers\"\nprovider = \"offline\"", &[("one", "a.txt")]);
+    yard.write("plan/answers/one.md", r#"{"files":[{"path":"a.txt","content":"x"}]}"#);
+    let ran = yard.run(["run", "plan/plan.toml", "--json"]).code(0);
+    assert!(ran.stderr.contains("stopped before the push"), "{ran:?}");
+    assert_eq!(ran.summary()["pushes"], 0);
+    assert_eq!(yard.receives(), 0);
+    assert_eq!(yard.git("repo", &["show", "batchyard/one:a.txt"]), "x");
+}
+
+#[test]
+fn a_task_can_need_the_answer_of_another() {
+    let yard = planned("answers = \"answers\"\nprovider = \"offline\"", &[("one", "a.txt")]);
+    yard.write(
+        "plan/prompts/judge.prompt.md",
+        "{% for w in after %}{{ w.id }}: {{ w.answer }}{% endfor %}",
+    );
+    let judge = |id: &str, after: &str| {
+        format!(
+            "[[task]]\nid = \"{id}\"\nkind = \"judge\"\nmodel = \"m\"\ntemplate = \"judge\"\n\
+             after = [\"{after}\"]\n"
+        )
+    };
+    let plan = yard.read("plan/plan.toml")
+        + &task("bad", "b.txt", "expect = \"fail\"")
+        + &judge("judged", "one")
+        + &judge("unjudged", "bad");
+    yard.write("plan/plan.toml", plan);
+    yard.write("plan/answers/one.md", r#"{"files":[{"path":"a.txt","content":"x"}]}"#);
+    yard.write("plan/answers/bad.md", "no");
+    yard.write("plan/answers/judged.md", r#"{"files":[{"path":"j.txt","content":"x"}]}"#);
+    let ran = yard.run(["run", "plan/plan.toml", "--json"]).code(1);
+    assert_eq!(ran.line("judged")["status"], "succeeded");
+    assert_eq!(ran.line("unjudged")["status"], "skipped");
+    assert_eq!(ran.summary()["submissions"], 2);
+    assert_eq!(ran.summary()["failed"], 2);
+}
+
+#[test]
+fn a_create_of_unknown_fate_holds_the_run() {
+    let yard = planned("", &[("one", "a.txt"), ("two", "b.txt")]);
+    let server = Server::start(Creates::Vanish);
+    let ran = run(&yard, &server).code(3);
+    assert_eq!(ran.stdout, "");
+    assert!(ran.stderr.contains("unknown"), "{ran:?}");
+    run(&yard, &server).code(3);
+    assert_eq!(server.creates().len(), 1, "running again sends nothing");
+    assert_eq!(yard.receives(), 0);
+    // The state belongs to this plan.
+    let plan = yard.read("plan/plan.toml") + "# changed\n";
+    yard.write("plan/plan.toml", plan);
+    run(&yard, &server).refused(&["another version of the plan"]);
+}
+
+#[test]
+fn a_push_that_did_not_get_through_costs_no_second_answer() {
+    let yard = planned("", &[("one", "a.txt"), ("two", "b.txt")]);
+    let server = Server::start(Creates::Work);
+    let hook = "repo/.git/hooks/pre-push";
+    yard.write(hook, "#!/bin/sh\nexit 1\n");
+    common::make_executable(&yard.path(hook));
+    let ran = run(&yard, &server).code(3);
+    assert_eq!(ran.stdout, "");
+    assert!(ran.stderr.contains("the answers are kept; run again"), "{ran:?}");
+    std::fs::remove_file(yard.path(hook)).expect("removed");
+    let ran = run(&yard, &server).code(0);
+    assert_eq!(server.creates().len(), 1, "nothing is paid twice");
+    assert_eq!(ran.summary()["submissions"], 1);
+    assert_eq!(yard.git("remote.git", &["show", "main:b.txt"]), "made");
+    assert_eq!(yard.receives(), 1);
+}
+
+#[test]
+fn a_signal_keeps_the_state_and_the_next_run_goes_on() {
+    let yard = planned("", &[("one", "a.txt")]);
+    let server = Server::start(Creates::NeverEnd);
+    for signal in ["INT", "TERM"] {
+        let mut child = command(&yard, &server)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        server.wait_for_polls(1);
+        let pid = child.id().to_string();
+        let kill = Command::new("kill").args(["-s", signal, &pid]).status().expect("kill runs");
+        assert!(kill.success());
+        let mut said = String::new();
+        child.stderr.take().expect("a pipe").read_to_string(&mut said).expect("it is read");
+        assert_eq!(child.wait().expect("it ends").code(), Some(130), "{said}");
+        assert!(said.contains("run again: ") && said.contains("plan/plan.toml"), "{said}");
+    }
+    assert_eq!(server.creates().len(), 1);
+    server.set(Creates::Work);
+    run(&yard, &server).code(0);
+    assert_eq!(server.creates().len(), 1);
+    assert_eq!(yard.git("remote.git", &["show", "main:a.txt"]), "made");
+}
+
+#[test]
+fn plans_are_checked_whole() {
+    let yard = planned("provider = \"offline\"\nanswers = \".\"", &[("one", "a.txt")]);
+    let good = yard.read("plan/plan.toml");
+    let check = |from: &str, to: &str, texts: &[&str]| {
+        assert!(good.contains(from), "{from}");
+        yard.write("plan/plan.toml", good.replacen(from, to, 1));
+        let before = yard.everything("repo");
+        yard.run(["run", "plan/plan.toml"]).refused(texts);
+        assert!(yard.everything("repo") == before);
+    };
+    check("[[task]]", "[[task]", &["plan.toml:"]);
+    check(
+        "template",
+        "templte",
+        &["plan.toml:10", "unknown field `templte`", "did you mean \"template\"?"],
+    );
+    check("lessons", "leson", &["plan.toml:3", "did you mean \"lessons\"?"]);
+    check("kind = \"implementer\"", "kind = 5", &["plan.toml:8"]);
+    check("\"m\"", "\"\"", &["plan.toml:9: \"model\" is empty"]);
+    check("\"do\"", "\"od\"", &["task \"one\"", "no template \"od\"", "did you mean \"do\"?"]);
+    check("path =", "pth =", &["task \"one\"", "path"]);
+    check("\"prompts\"", "\"absent\"", &["plan.toml:2", "absent does not exist"]);
+    check("answers = \".\"", "answers = \"absent\"", &["plan.toml:5", "absent does not exist"]);
+    check("answers = \".\"", "", &["offline", "answers"]);
+    check("provider = \"offline\"", "", &["no provider is named", "--provider"]);
+    check("\"offline\"", "\"ofline\"", &["plan.toml:4", "did you mean \"offline\"?"]);
+    check("\"../repo\"", "\"../absent\"", &["absent does not exist"]);
+    check("repo =", "remote = \"upstream\"\nrepo =", &["upstream"]);
+    check("repo =", "allow = [\"a[\"]\nrepo =", &["plan.toml:1: \"allow\""]);
+    check("[[task]]", "[land]\nonto = \"absent\"\n[[task]]", &["no branch \"absent\"", "main"]);
+    check("[[task]]", "[land]\npush = \"all\"\n[[task]]", &["plan.toml:7"]);
+    check("[[task]]", "[gate]\nrun = []\n[[task]]", &["plan.toml:7: \"run\" names no program"]);
+    check("[[task]]", "[demo]\nsource = \".\"\n[[task]]", &["exclude each other"]);
+    let gate = "[gate]\nrun = [\"true\"]\n[land]\npush = \"branches\"\n[[task]]";
+    check("[[task]]", gate, &["plan.toml:7"]);
+    check("[[task]]", &(task("one", "x", "") + "[[task]]"), &["\"one\" exists already"]);
+    let after = task("two", "x", "after = [\"oen\"]") + "[[task]]";
+    check("[[task]]", &after, &["no task \"oen\"", "did you mean \"one\"?"]);
+    let circle = task("two", "x", "after = [\"three\"]") + &task("three", "x", "after = [\"two\"]");
+    check("[[task]]", &(circle + "[[task]]"), &["wait for each other: two, three"]);
+    check("id = \"one\"", "id = \"a..b\"", &["plan.toml:7", "a..b"]);
+    check("[[task]]", &(task("one/more", "x", "") + "[[task]]"), &["one/more"]);
+    check("{ path", "{ task = 1, path", &["belongs to the program"]);
+    check("template", "expect = \"pass\"\ntemplate", &["plan.toml:10"]);
+    check("template", "max_tokens = 0\ntemplate", &["at least 1"]);
+    yard.write("plan/plan.toml", good.split("[[task]]").next().expect("a head"));
+    yard.run(["run", "plan/plan.toml"]).refused(&["the plan has no task"]);
+}

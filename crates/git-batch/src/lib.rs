@@ -59,7 +59,8 @@
 //!   a filter (as Git LFS does) is refused. Hooks for commits (`pre-commit`, `commit-msg`) do not
 //!   run, as with `git commit-tree`; `pre-push` and all hooks of the remote do. Commits are signed
 //!   if `commit.gpgSign` says so.
-//! * Merge drivers and `merge.*` settings of the user do not count when git decides.
+//! * A merge depends on its commits alone: attributes count as they stand in the branch merged into
+//!   and in `info/attributes`, merge drivers and `merge.*` settings of the user do not.
 //! * Refused on opening: reftable, partial clones, unknown extensions, a reference-transaction
 //!   hook.
 //! * A batch lives in memory until it is written. It is not journaled: after a crash, running the
@@ -69,8 +70,8 @@
 //!
 //! # Performance
 //! A batch costs one pack and one rename of `packed-refs` for all new branches, three to five
-//! `fsync` calls for them, one `fsync` pair per loose branch that moves, and two processes: one to
-//! list the remote's refs and one to push. A commit costs the trees on the way to its paths.
+//! `fsync` calls for them, one `fsync` pair per loose branch that moves, and three processes: one to
+//! list the remote's refs and two to push. A commit costs the trees on the way to its paths.
 #![forbid(unsafe_code)]
 
 mod batch;

@@ -127,6 +127,40 @@ fn renames_are_followed_as_git_follows_them() {
 }
 
 #[test]
+fn attributes_count_as_they_stand_in_the_commits() {
+    let (fixture, git) = with_trunk();
+    let list = |branch: &str, line: &str| {
+        Commit::new(branch, "m").with_base("base").write("dir/list.txt", format!("a\n{line}\n"))
+    };
+    let attributed = Commit::new("base", "m")
+        .write("dir/.gitattributes", "*.txt merge=union\n")
+        .write("dir/list.txt", "a\n");
+    // The same line of the work tree and the index concerns what is checked out only.
+    fixture.write(".gitattributes", "*.md merge=union\n");
+    fixture.git(["add", ".gitattributes"]);
+    let readme = |branch: &str, line: &str| {
+        Commit::new(branch, "m").with_base("main").write("README.md", format!("{line}\n"))
+    };
+    let report = git
+        .apply(vec![
+            Operation::commit("0", attributed),
+            Operation::commit("1", list("x", "b")),
+            Operation::commit("2", list("y", "c")),
+            Operation::merge("union", "y", "x"),
+            Operation::commit("3", readme("p", "b")),
+            Operation::commit("4", readme("q", "c")),
+            Operation::merge("plain", "q", "p"),
+        ])
+        .unwrap();
+    landed(&report, "union");
+    assert_eq!(fixture.git(["show", "x:dir/list.txt"]), "a\nb\nc\n");
+    assert_eq!(
+        report.get("plain"),
+        Some(&Outcome::Conflict { paths: vec!["README.md".into()], with: vec!["3".into()] })
+    );
+}
+
+#[test]
 fn histories_without_a_common_commit_are_refused() {
     let (fixture, git) = with_trunk();
     let tree = fixture.git(["rev-parse", "main^{tree}"]);

@@ -159,3 +159,32 @@ fn the_servers_hooks_have_their_say() {
     // The commit stays, for another try.
     assert_eq!(landed(&report, "a"), fixture.id("x"));
 }
+
+/// Leftovers of killed processes pile up until the disk is full (Abilityai/trinity#1595).
+#[test]
+fn what_an_interrupted_batch_left_is_removed_and_nothing_of_others() {
+    let fixture = Fixture::new();
+    fixture.git(["gc", "-q"]);
+    let packs = fixture.work().join(".git/objects/pack");
+    let file = |name: &str, content: &str| {
+        let path = packs.join(name);
+        fs::write(&path, content).expect("it can be written");
+        path
+    };
+    let ours = [
+        file("tmp_pack_batchyard-1", "PACK"),
+        file("tmp_idx_batchyard-1", ""),
+        file("pack-1.keep", "git-batch\n"),
+    ];
+    let theirs = [file("tmp_pack_abc", "PACK"), file("pack-2.keep", "by hand\n")];
+    let quarantine = fixture.work().join(".git/batchyard/quarantine");
+    fs::create_dir_all(quarantine.join("objects")).unwrap();
+    let report = fixture.open().apply(vec![commit("a", "x", "f")]).unwrap();
+    landed(&report, "a");
+    assert!(ours.iter().all(|path| !path.exists()), "{ours:?}");
+    assert!(theirs.iter().all(|path| path.exists()), "{theirs:?}");
+    assert!(!quarantine.exists());
+    let left = fs::read_dir(&packs).unwrap().flatten().map(|entry| entry.path());
+    let keeps = left.filter(|path| path.extension().is_some_and(|e| e == "keep")).count();
+    assert_eq!(keeps, 1, "the one of somebody else");
+}

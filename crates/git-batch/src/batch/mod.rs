@@ -16,7 +16,7 @@ use gix::refs::FullName;
 use crate::lock::WriterLock;
 use crate::program::Git;
 use crate::publish::RemoteState;
-use crate::store::{Signer, Store};
+use crate::store::{Signer, Store, sweep_quarantine};
 use crate::{Author, OpError, OpErrorKind, Operation, OperationKind, Outcome, Receipt, guard};
 
 /// The repository while this process is its writer.
@@ -97,6 +97,8 @@ impl<'a> Session<'a> {
         author: Option<&Author>,
         lock: WriterLock,
     ) -> Session<'a> {
+        store.sweep_packs();
+        sweep_quarantine(lock.state_dir());
         let signer = Signer::of(&store, author);
         Session { store, git, remote, signer, lock }
     }

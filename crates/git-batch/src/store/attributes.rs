@@ -1,4 +1,4 @@
-//! Which paths git would send through a filter, such as that of Git LFS.
+//! The attributes of paths, read from the tree that is made and not from anybody's work tree.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,6 +23,37 @@ impl Store {
         tree: ObjectId,
         paths: &[&BStr],
     ) -> Result<Option<(BString, BString)>, OpError> {
+        let has_filter = |state: StateRef<'_>| match state {
+            StateRef::Value(name) => Some(name.as_bstr().to_owned()),
+            _ => None,
+        };
+        self.find_attribute(tree, paths, "filter", &["filter"], has_filter)
+    }
+
+    /// Whether an attribute asks for another merge of one of `paths` than the one by lines.
+    pub(super) fn has_merge_driver(
+        &self,
+        tree: ObjectId,
+        paths: &[&BStr],
+    ) -> Result<bool, OpError> {
+        let is_special = |state: StateRef<'_>| match state {
+            StateRef::Set | StateRef::Unspecified => None,
+            StateRef::Unset | StateRef::Value(_) => Some(()),
+        };
+        let words = ["merge", "binary"];
+        Ok(self.find_attribute(tree, paths, "merge", &words, is_special)?.is_some())
+    }
+
+    /// The first of `paths` for which `wanted` takes the state of the attribute `name`. Files that
+    /// hold none of `words` cannot set it and are not parsed.
+    fn find_attribute<T>(
+        &self,
+        tree: ObjectId,
+        paths: &[&BStr],
+        name: &str,
+        words: &[&str],
+        wanted: impl Fn(StateRef<'_>) -> Option<T>,
+    ) -> Result<Option<(BString, T)>, OpError> {
         let own = std::fs::read(self.common_dir.join("info/attributes")).unwrap_or_default();
         let mut folders: BTreeMap<BString, Option<Vec<u8>>> = BTreeMap::new();
         for &path in paths {
@@ -35,11 +66,11 @@ impl Store {
                 .filter_map(|folder| Some((folder, folders.get(folder)?.as_deref()?)))
                 .collect();
             relevant.push((BStr::new(""), &own));
-            if !relevant.iter().any(|(_, content)| content.contains_str("filter")) {
-                continue;
-            }
-            if let Some(filter) = filter_of(path, &relevant) {
-                return Ok(Some((path.to_owned(), filter)));
+            let may_set = |content: &[u8]| words.iter().any(|word| content.contains_str(word));
+            if relevant.iter().any(|(_, content)| may_set(content))
+                && let Some(found) = state_of(path, name, &relevant, &wanted)
+            {
+                return Ok(Some((path.to_owned(), found)));
             }
         }
         Ok(None)
@@ -65,9 +96,16 @@ fn folders_of(path: &BStr) -> impl Iterator<Item = &BStr> {
         .chain(path.find_iter("/").map(|slash| BStr::new(&path[..=slash])))
 }
 
-fn filter_of(path: &BStr, attributes: &[(&BStr, &[u8])]) -> Option<BString> {
+fn state_of<T>(
+    path: &BStr,
+    name: &str,
+    attributes: &[(&BStr, &[u8])],
+    wanted: impl Fn(StateRef<'_>) -> Option<T>,
+) -> Option<T> {
     let mut names = MetadataCollection::default();
-    let mut search = Search::default();
+    // With the macro that git has built in.
+    let none: [&Path; 0] = [];
+    let mut search = Search::new_globals(none, &mut Vec::new(), &mut names).ok()?;
     for (folder, content) in attributes {
         let source =
             Path::new(ROOT).join(gix::path::from_bstr(*folder).ok()?).join(".gitattributes");
@@ -78,11 +116,7 @@ fn filter_of(path: &BStr, attributes: &[(&BStr, &[u8])]) -> Option<BString> {
             .ok()?;
     }
     let mut outcome = Outcome::default();
-    outcome.initialize_with_selection(&names, ["filter"]);
+    outcome.initialize_with_selection(&names, [name]);
     search.pattern_matching_relative_path(path, Case::Sensitive, Some(false), &mut outcome);
-    let found = outcome.iter_selected().next()?;
-    match found.assignment.state {
-        StateRef::Value(value) => Some(value.as_bstr().to_owned()),
-        _ => None,
-    }
+    wanted(outcome.iter_selected().next()?.assignment.state)
 }

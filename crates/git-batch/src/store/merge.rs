@@ -5,8 +5,11 @@ use std::path::Path;
 use bstr::{BStr, BString, ByteSlice};
 use gix::ObjectId;
 use gix::diff::blob::Algorithm;
+use gix::glob::pattern::Case;
 use gix::merge::blob::builtin_driver::text::Labels;
 use gix::merge::tree::TreatAsUnresolved;
+use gix::objs::Write;
+use gix::worktree::stack::state::Attributes;
 
 use super::Store;
 use crate::{OpError, OpErrorKind};
@@ -57,51 +60,102 @@ impl Store {
         }
     }
 
-    /// The merged tree; `None` if something may have been renamed, if an attribute may choose
+    /// The merged tree; `None` if something may have been renamed, if an attribute asks for
     /// another way to merge, or if there is a conflict: then gix and git can differ.
     fn merge_without_renames(
-        &self,
+        &mut self,
         base: ObjectId,
         ours: ObjectId,
         theirs: ObjectId,
     ) -> Result<Option<ObjectId>, OpError> {
         let fault = |error: gix::Error| OpError::repository("cannot merge", &error);
-        if self.diff(base, ours)?.may_rename()
-            || self.diff(base, theirs)?.may_rename()
-            || self.has_merge_attributes(ours)?
-        {
+        let (our_diff, their_diff) = (self.diff(base, ours)?, self.diff(base, theirs)?);
+        let both: Vec<&BStr> =
+            our_diff.paths.intersection(&their_diff.paths).map(|path| path.as_bstr()).collect();
+        if our_diff.may_rename() || their_diff.may_rename() || self.has_merge_driver(ours, &both)? {
             return Ok(None);
         }
-        let mut options: gix::merge::plumbing::tree::Options =
-            self.repo.tree_merge_options().map_err(fault)?.into();
+        let mut caches = match self.merger.take() {
+            Some(caches) => caches,
+            None => Box::new(Merger::new(&self.repo).map_err(fault)?),
+        };
+        let merged = gix::merge::plumbing::tree(
+            &base,
+            &ours,
+            &theirs,
+            Labels { ancestor: None, current: None, other: None },
+            &self.repo.objects,
+            |blob| self.repo.objects.write_buf(gix::objs::Kind::Blob, blob),
+            &mut caches.state,
+            &mut caches.diffs,
+            &mut caches.blobs,
+            caches.options.clone(),
+        );
+        caches.diffs.clear_resource_cache_keep_allocation();
+        let mut merged = merged.map_err(fault)?;
+        let tree = if merged.has_unresolved_conflicts(TreatAsUnresolved::git()) {
+            None
+        } else {
+            Some(merged.tree.write(|tree| self.write_tree(tree))?)
+        };
+        drop(merged);
+        self.merger = Some(caches);
+        Ok(tree)
+    }
+}
+
+/// What gix needs to merge, made once: no attributes, no drivers, no index, no work tree, so that
+/// a merge depends on its commits alone.
+pub(super) struct Merger {
+    state: gix::diff::tree::State,
+    diffs: gix::diff::blob::Platform,
+    blobs: gix::merge::blob::Platform,
+    options: gix::merge::plumbing::tree::Options,
+}
+
+impl Merger {
+    fn new(repo: &gix::Repository) -> Result<Merger, gix::Error> {
+        let no_attributes = || {
+            gix::worktree::Stack::new(
+                repo.git_dir(),
+                gix::worktree::stack::State::AttributesStack(Attributes::default()),
+                Case::Sensitive,
+                Vec::new(),
+                Vec::new(),
+            )
+        };
+        let diffs = gix::diff::resource_cache(
+            repo,
+            gix::diff::blob::pipeline::Mode::ToGit,
+            no_attributes(),
+            gix::diff::blob::pipeline::WorktreeRoots::default(),
+        )?;
+        let filter = gix::filter::plumbing::Pipeline::new(
+            repo.command_context()?,
+            repo.object_hash(),
+            gix::filter::Pipeline::options(repo)?,
+        );
+        let blobs = gix::merge::blob::Platform::new(
+            gix::merge::blob::Pipeline::new(
+                gix::merge::blob::pipeline::WorktreeRoots::default(),
+                filter,
+                gix::merge::blob::pipeline::Options { large_file_threshold_bytes: BIG_FILE_BYTES },
+            ),
+            gix::merge::blob::pipeline::Mode::ToGit,
+            no_attributes(),
+            Vec::new(),
+            gix::merge::blob::platform::Options::default(),
+        );
+        let mut options: gix::merge::plumbing::tree::Options = repo.tree_merge_options()?.into();
         options.rewrites = None;
         // Git merges with this algorithm whatever `diff.algorithm` says for display.
         options.blob_merge.text.diff_algorithm = Algorithm::Histogram;
-        let labels = Labels { ancestor: None, current: None, other: None };
-        let merged =
-            self.repo.merge_trees(base, ours, theirs, labels, options.into()).map_err(fault)?;
-        if merged.has_unresolved_conflicts(TreatAsUnresolved::git()) {
-            return Ok(None);
-        }
-        let tree = merged.tree.detach().write(|tree| self.write_tree(tree))?;
-        Ok(Some(tree))
-    }
-
-    /// Whether the root's attributes name a merge driver.
-    fn has_merge_attributes(&self, tree: ObjectId) -> Result<bool, OpError> {
-        let Some((mode, id)) = self.entry_at(tree, BStr::new(".gitattributes"))? else {
-            return Ok(false);
-        };
-        if !mode.is_blob() {
-            return Ok(false);
-        }
-        let blob = self
-            .repo
-            .find_blob(id)
-            .map_err(|error| OpError::repository("cannot read .gitattributes", &error))?;
-        Ok(blob.data.contains_str("merge") || blob.data.contains_str("binary"))
+        Ok(Merger { state: gix::diff::tree::State::default(), diffs, blobs, options })
     }
 }
+
+/// Git's `core.bigFileThreshold`: larger files are merged as a whole.
+const BIG_FILE_BYTES: u64 = 512 << 20;
 
 /// Refuses a merge of branches that share nothing.
 pub(crate) fn unrelated(source: &str, into: &str) -> OpError {

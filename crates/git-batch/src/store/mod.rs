@@ -21,6 +21,7 @@ use gix::refs::FullName;
 pub(crate) use commit::{NewCommit, check_message};
 pub(crate) use identity::Signer;
 pub(crate) use merge::{Merged, unrelated};
+pub(crate) use oracle::sweep_quarantine;
 pub(crate) use refs::RefMove;
 pub(crate) use tree::TreeEdit;
 
@@ -35,6 +36,8 @@ pub(crate) struct Store {
     fsyncs: u32,
     processes: u32,
     bytes: u64,
+    /// The caches of merges, once there was one.
+    merger: Option<Box<merge::Merger>>,
     /// The git program in the scratch repository, once it was needed.
     scratch: Option<Git>,
 }

@@ -27,8 +27,16 @@ impl Store {
         let common_dir = absolute(repo.common_dir())?;
         let mut repo = repo.with_object_memory();
         repo.object_cache_size_if_unset(16 << 20);
-        let store =
-            Store { repo, git_dir, common_dir, fsyncs: 0, processes: 0, bytes: 0, scratch: None };
+        let store = Store {
+            repo,
+            git_dir,
+            common_dir,
+            fsyncs: 0,
+            processes: 0,
+            bytes: 0,
+            merger: None,
+            scratch: None,
+        };
         store.refuse_unsupported(dir)?;
         Ok(store)
     }

@@ -15,6 +15,15 @@ use super::{Merged, Store};
 use crate::program::Git;
 use crate::{OpError, OpErrorKind};
 
+/// The folder of the scratch repository.
+const QUARANTINE: &str = "quarantine";
+
+/// Removes what an interrupted merge left. Only for the one writer.
+pub(crate) fn sweep_quarantine(state: &Path) {
+    // It costs space, not correctness.
+    let _ = fs::remove_dir_all(state.join(QUARANTINE));
+}
+
 impl Store {
     pub(super) fn ask_git(
         &mut self,
@@ -22,10 +31,9 @@ impl Store {
         theirs: ObjectId,
         state: &Path,
     ) -> Result<Merged, OpError> {
-        let scratch = state.join("quarantine");
+        let scratch = state.join(QUARANTINE);
         let verdict = self.merge_in(&scratch, ours, theirs);
-        // A leftover is removed before the next use, too.
-        let _ = fs::remove_dir_all(&scratch);
+        sweep_quarantine(state);
         verdict
     }
 

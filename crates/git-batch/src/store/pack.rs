@@ -1,6 +1,7 @@
 //! Writes what is in memory as one pack with its index, and makes both durable.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -17,6 +18,13 @@ use crate::OpError;
 /// An object that is only in memory.
 type Unwritten = (ObjectId, Kind, Vec<u8>);
 
+/// What stands in the `.keep` file of a pack that no ref points into yet.
+const MARK: &[u8] = b"git-batch\n";
+
+/// How files begin that are not in place yet, the pack and its index. `git gc` removes what begins
+/// with `tmp_`, too.
+const TEMPORARY: [&str; 2] = ["tmp_pack_batchyard-", "tmp_idx_batchyard-"];
+
 /// Keeps `git gc` away from a new pack until refs point into it.
 #[derive(Debug)]
 pub(crate) struct Keep(Option<PathBuf>);
@@ -31,6 +39,21 @@ impl Drop for Keep {
 }
 
 impl Store {
+    /// Removes what an interrupted batch left: its mark on a pack, and files not yet in place.
+    /// Only for the one writer, so that nothing of it is in use.
+    pub(crate) fn sweep_packs(&self) {
+        let entries = fs::read_dir(self.common_dir.join("objects/pack"));
+        for path in entries.into_iter().flatten().flatten().map(|entry| entry.path()) {
+            let name = path.file_name().map(OsStr::as_encoded_bytes).unwrap_or_default();
+            let is_ours = TEMPORARY.iter().any(|prefix| name.starts_with(prefix.as_bytes()))
+                || name.ends_with(b".keep") && fs::read(&path).is_ok_and(|text| text == MARK);
+            if is_ours {
+                // It costs space, not correctness.
+                let _ = fs::remove_file(&path);
+            }
+        }
+    }
+
     /// Writes all objects in memory that `tips` reach, in one pack, and forgets the others.
     pub(crate) fn persist(&mut self, tips: &[ObjectId]) -> Result<Keep, OpError> {
         let mut memory = self.repo.objects.reset_object_memory().unwrap_or_default();
@@ -127,11 +150,12 @@ impl Pack {
     fn store(&self, folder: &Path) -> io::Result<Keep> {
         let name = format!("pack-{}", self.checksum);
         let keep = folder.join(format!("{name}.keep"));
-        fs::write(&keep, "git-batch\n")?;
+        fs::write(&keep, MARK)?;
         let keep = Keep(Some(keep));
-        for (extension, content) in [("pack", &self.data), ("idx", &self.index)] {
-            // `git gc` knows the prefix and removes what a crash leaves.
-            let temporary = folder.join(format!("tmp_{extension}_{name}"));
+        for ([extension, prefix], content) in
+            [(["pack", TEMPORARY[0]], &self.data), (["idx", TEMPORARY[1]], &self.index)]
+        {
+            let temporary = folder.join(format!("{prefix}{}", self.checksum));
             let mut file = File::create(&temporary)?;
             file.write_all(content)?;
             file.sync_all()?;

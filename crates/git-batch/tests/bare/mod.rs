@@ -1,4 +1,5 @@
 //! A checkout and its bare remote in a temporary folder.
+#![allow(dead_code, reason = "each test program uses a part of it")]
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;

@@ -6,7 +6,7 @@ use common::Yard;
 use serde_json::{Value, json};
 
 fn lines(objects: &[Value]) -> String {
-    objects.iter().map(|object| format!("{object}\n")).collect()
+    objects.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
 
 fn commit(id: &str, branch: &str, path: &str, content: &str) -> Value {

@@ -181,8 +181,9 @@ fn a_dry_run_prints_operations_that_apply_takes_and_writes_nothing() {
     assert_eq!(ops.len(), 8 + 8 + 9, "commits, merges, pushes");
     assert_eq!(ran.summary()["pushes"], 0);
     let yard = Yard::with_repository();
-    let lines: String = ops.iter().map(|op| format!("{op}\n")).collect();
-    let applied = yard.run_with(["git", "apply", "--repo", "repo", "--json", "-"], lines).code(0);
+    let lines: Vec<String> = ops.iter().map(ToString::to_string).collect();
+    let applied =
+        yard.run_with(["git", "apply", "--repo", "repo", "--json", "-"], lines.join("\n")).code(0);
     assert_eq!(applied.summary()["landed"], 25);
     assert_eq!(yard.receives(), 1);
 }

@@ -74,11 +74,16 @@ fn records_are_added_all_or_none() {
     add("{\"id\":\"a\"}\n{\"id\":\n").refused(&["<stdin>:2"]);
     add("{\"id\":\"a\"}\n{\"task_type\":\"x\"}\n").refused(&["<stdin>:2", "id"]);
     assert!(!yard.path("new.jsonl").exists());
-    let summary = add("{\"id\":\"a\",\"x\":1}\n{\"id\":\"b\"}").code(0).summary();
+    let summary = add("{\"id\":\"a\",\"times_seen\":1,\"x\":1}\n{\"id\":\"b\",\"times_seen\":2}")
+        .code(0)
+        .summary();
     assert_eq!(summary, json!({ "added": 2, "lessons": 2 }));
-    add("{\"id\":\"a\",\"x\":2}\n").code(0);
+    add("{\"id\":\"a\", \"times_seen\":1,\"x\":[ 2]}\n").code(0);
     let found = yard.run(["lessons", "query", "new.jsonl", "--sort", "id"]).code(0).stdout;
-    assert_eq!(found, "{\"id\":\"a\",\"x\":2}\n{\"id\":\"b\"}\n");
+    assert_eq!(
+        found,
+        "{\"id\":\"a\", \"times_seen\":1,\"x\":[ 2]}\n{\"id\":\"b\",\"times_seen\":2}\n"
+    );
     yard.run_with(["lessons", "add", "absent/new.jsonl"], "{\"id\":\"a\"}").refused(&["absent"]);
     yard.run_with(["lessons", "add", "home"], "{\"id\":\"a\"}").refused(&["folder"]);
 }

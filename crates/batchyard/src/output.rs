@@ -1,5 +1,6 @@
 //! What the program prints: results on stdout, everything else on stderr.
 
+use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -45,6 +46,12 @@ impl Output {
         let mut stdout = self.lock();
         stdout.put(text.as_ref());
         stdout.put(b"\n");
+    }
+
+    /// Prints one line of a result for people; line ends in it are escaped too.
+    pub(crate) fn human(&self, text: impl AsRef<str>) {
+        let text = visible(text.as_ref());
+        self.line(if text.contains('\n') { text.replace('\n', "\\n") } else { text.into_owned() });
     }
 
     /// Prints text as it is, without a line end of its own.
@@ -124,8 +131,31 @@ impl Stdout {
 
 /// Says something on stderr, whatever the flags. A closed stderr is nobody's fault here.
 pub(crate) fn complain(text: impl AsRef<str>) {
-    let mut line = String::with_capacity(text.as_ref().len() + 1);
-    line.push_str(text.as_ref());
+    let mut line = visible(text.as_ref()).into_owned();
     line.push('\n');
     let _ = io::stderr().write_all(line.as_bytes());
+}
+
+/// Escapes control characters, but line ends and tabs: text of others must not drive a terminal.
+fn visible(text: &str) -> Cow<'_, str> {
+    let is_safe = |c: char| !c.is_control() || c == '\n' || c == '\t';
+    if text.chars().all(is_safe) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if is_safe(c) { shown.push(c) } else { shown.extend(c.escape_default()) }
+    }
+    Cow::Owned(shown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_are_shown_and_not_sent() {
+        assert_eq!(visible("a\u{1b}[31m\tb\n"), "a\\u{1b}[31m\tb\n");
+        assert!(matches!(visible("größe"), Cow::Borrowed("größe")));
+    }
 }

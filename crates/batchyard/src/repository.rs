@@ -1,6 +1,6 @@
 //! What a run asks a repository and its remote beside its batch of commits and merges.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -88,6 +88,12 @@ impl Repository {
         let full = format!("refs/heads/{name}^{{commit}}");
         let said = self.git.run(["rev-parse", "--quiet", "--verify", &full]).ok()?;
         ObjectId::from_hex(said.as_bytes()).ok()
+    }
+
+    /// Returns the names of all local branches.
+    pub(crate) fn branches(&self) -> Result<BTreeSet<String>, String> {
+        let names = self.git.run(["for-each-ref", "--format=%(refname:lstrip=2)", "refs/heads"])?;
+        Ok(names.lines().map(str::to_owned).collect())
     }
 
     /// Makes a local branch, or moves it.

@@ -31,6 +31,7 @@ fn copy(from: &Path, to: &Path) {
 fn run_fleet(yard: &Yard, args: &[&str]) -> Ran {
     let mut command = yard.program();
     command.env_remove("HOME").env("CARGO_TARGET_DIR", yard.path("built"));
+    command.env("GIT_DIR", "/nowhere").env("GIT_INDEX_FILE", "/nowhere/index");
     finish(command.args(["run", "project/examples/fleet/fleet.toml"]).args(args), b"")
 }
 
@@ -168,6 +169,47 @@ fn the_fleet_runs_from_any_kind_of_checkout() {
         yard.git("main", &["worktree", "add", "--quiet", "../project"]);
     });
     history(&yard);
+}
+
+#[test]
+fn settings_of_the_user_do_not_reach_the_fleet() {
+    let yard = fleet_yard();
+    commit_project(&yard);
+    yard.write("hooks/pre-push", "#!/bin/sh\nexit 1\n");
+    yard.write("hooks/pre-receive", "#!/bin/sh\nexit 1\n");
+    for hook in ["pre-push", "pre-receive"] {
+        common::make_executable(&yard.path("hooks").join(hook));
+    }
+    let hostile = format!(
+        "[core]\nhooksPath = {}\n[commit]\ngpgSign = true\n[user]\nuseConfigOnly = true\n\
+         [push]\ngpgSign = true\n[protocol \"file\"]\nallow = never\n",
+        yard.path("hooks").display()
+    );
+    yard.write("home/.gitconfig", hostile);
+    let mut command = yard.program();
+    command.env("CARGO_TARGET_DIR", "built").args(["run", "project/examples/fleet/fleet.toml"]);
+    let ran = finish(command.arg("--json"), b"");
+    check_fleet(&yard, &ran);
+}
+
+#[test]
+fn a_folder_that_another_run_holds_is_left_to_it() {
+    let yard = fleet_yard();
+    let lock = yard.write("built/batchyard-demo/lock", "");
+    let file = std::fs::File::open(lock).expect("it is opened");
+    file.lock().expect("it is locked");
+    let ran = run_fleet(&yard, &[]).code(3);
+    assert!(ran.stderr.contains("another run holds"), "{ran:?}");
+    drop(file);
+    run_fleet(&yard, &[]).code(0);
+
+    let yard = planned("", &[("one", "a.txt")]);
+    let lock = yard.write("plan/plan.toml.state/lock", "");
+    let file = std::fs::File::open(lock).expect("it is opened");
+    file.lock().expect("it is locked");
+    let server = Server::start(Creates::Work);
+    run(&yard, &server).code(3);
+    assert_eq!(server.seen().len(), 0);
 }
 
 #[test]

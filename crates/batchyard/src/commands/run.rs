@@ -183,7 +183,7 @@ fn dry_run(
             if output.json {
                 output.object(&ops::to_json(operation));
             } else {
-                output.line(ops::describe(operation));
+                output.human(ops::describe(operation));
             }
         }
     } else {
@@ -192,7 +192,7 @@ fn dry_run(
             if output.json {
                 output.object(&line);
             } else {
-                output.line(format!("ask     {}  {} {}", request.id, request.kind, request.model));
+                output.human(format!("ask     {}  {} {}", request.id, request.kind, request.model));
             }
         }
         output.note("note: nothing was sent, so what the answers would change is not known");

@@ -129,15 +129,20 @@ impl Scratch {
             ("user.email", "demo@batchyard.invalid"),
             ("commit.gpgSign", "false"),
             ("push.gpgSign", "false"),
-            ("core.hooksPath", "hooks"),
             ("core.autocrlf", "false"),
             ("protocol.file.allow", "always"),
         ];
         for (key, value) in settings {
             clone.run(["config", key, value])?;
         }
-        Ok(())
+        without_hooks(&clone, &self.root)
     }
+}
+
+/// Keeps hooks that the user has for all repositories out of a scratch one.
+fn without_hooks(git: &Git, root: &Path) -> Result<(), String> {
+    let nowhere = root.join("no-hooks");
+    git.run(["config".as_ref(), "core.hooksPath".as_ref(), nowhere.as_os_str()]).map(drop)
 }
 
 /// The target folder: `CARGO_TARGET_DIR`, else `target` beside the next `Cargo.toml` above the

@@ -57,9 +57,8 @@ fn fetch(git: &Git, root: &Path, source: &Path, base: &str) -> Result<(), String
     git.run(["init", "--quiet", "--bare", "--template=", &object_format, &initial, "remote.git"])?;
     let there = git.in_folder(&remote);
     // A reflog of the remote shows afterwards what one push did.
-    for (key, value) in [("core.logAllRefUpdates", "true"), ("core.hooksPath", "hooks")] {
-        there.run(["config", key, value])?;
-    }
+    there.run(["config", "core.logAllRefUpdates", "true"])?;
+    super::without_hooks(&there, root)?;
     let refspec = format!("HEAD:refs/heads/{base}");
     let source = source.as_os_str();
     let args = ["fetch", "--quiet", "--no-tags", "--update-shallow", "--no-write-fetch-head", "--"];

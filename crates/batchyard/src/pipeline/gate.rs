@@ -60,6 +60,8 @@ fn execute(argv: &[String], folder: &Path) -> Result<(), String> {
             command.env_remove(key);
         }
     }
+    // What runs git there must not find the repository around it.
+    command.env("GIT_CEILING_DIRECTORIES", folder.parent().unwrap_or(folder));
     let status = command
         .args(rest)
         .current_dir(folder)

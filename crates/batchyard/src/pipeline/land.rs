@@ -128,10 +128,8 @@ fn build(
 ) -> Result<Built, Stop> {
     let repository = place.repository;
     let start = repository.fetch(place.onto).map_err(unreachable)?;
-    let base = |branch: &str| match repository.branch(branch) {
-        None => Some(start.to_string()),
-        Some(_) => None,
-    };
+    let known = repository.branches().map_err(unreachable)?;
+    let base = |branch: &str| (!known.contains(branch)).then(|| start.to_string());
     let Operations { commits, merges, .. } = ops::make(board, place.onto, staging, base);
     if board.plan.land.push != Push::Branches {
         repository.set_branch(staging, start).map_err(Stop::failed)?;
@@ -227,10 +225,10 @@ fn push(
         let reason = match status {
             PushStatus::Rejected { class, reason } => {
                 moved |= owner.is_none() && *class == Class::Transient;
-                reason
+                reason.as_str()
             }
-            PushStatus::Unknown { reason } => reason,
-            _ => continue,
+            landed if landed.is_landed() => continue,
+            _ => "the remote did not confirm it",
         };
         let failure = Failure::new("rejected", format!("{name}: {reason}"));
         match owner {

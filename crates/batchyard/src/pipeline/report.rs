@@ -95,7 +95,7 @@ pub(crate) fn tasks(output: &Output, board: &Board<'_>) {
             Ok(commit) => commit.get(..10).unwrap_or(commit).to_owned(),
             Err((kind, message)) => format!("{kind}{expected}: {message}"),
         };
-        output.line(format!("{status:<9}  {:<width$}  {:<11}  {what}", task.id, task.kind));
+        output.human(format!("{status:<9}  {:<width$}  {:<11}  {what}", task.id, task.kind));
     }
 }
 

@@ -133,7 +133,7 @@ impl OpLine {
             (None, Some(commit)) if self.no_change => format!("{commit} (no change)"),
             (None, commit) => commit.clone().unwrap_or_default(),
         };
-        output.line(format!("{:<8} {}  {what}", self.status.word(), self.id));
+        output.human(format!("{:<8} {}  {what}", self.status.word(), self.id));
     }
 }
 

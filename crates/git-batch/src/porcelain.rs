@@ -39,11 +39,6 @@ pub enum PushStatus {
         /// What git or the remote gave as the reason, in one line, fit for a terminal.
         reason: String,
     },
-    /// The remote took the push but did not say what became of this ref: only its refs can tell.
-    Unknown {
-        /// What is known, in one line, fit for a terminal.
-        reason: String,
-    },
 }
 
 impl PushStatus {
@@ -58,20 +53,6 @@ impl PushStatus {
                 | PushStatus::UpToDate
         )
     }
-
-    /// Orders statuses by how little of the ref is known to have landed.
-    fn badness(&self) -> u8 {
-        match self {
-            PushStatus::Rejected { .. } => 2,
-            PushStatus::Unknown { .. } => 1,
-            _ => 0,
-        }
-    }
-
-    /// Returns this status or `other`, whichever promises less.
-    pub(crate) fn or_worse(self, other: PushStatus) -> PushStatus {
-        if other.badness() > self.badness() { other } else { self }
-    }
 }
 
 /// One line about one ref.
@@ -79,7 +60,8 @@ impl PushStatus {
 pub(crate) struct Line<'a> {
     pub(crate) from: &'a [u8],
     pub(crate) to: &'a [u8],
-    pub(crate) status: PushStatus,
+    /// `None` if the connection ended before the remote had said what became of the ref.
+    pub(crate) status: Option<PushStatus>,
 }
 
 /// Yields the lines about refs in the output of a push; all others are passed over.
@@ -93,12 +75,13 @@ fn line(line: &[u8]) -> Option<Line<'_>> {
     let colon = pair.find_byte(b':')?;
     let (from, to) = (&pair[..colon], &pair[colon + 1..]);
     let status = match flag {
-        b" " => PushStatus::Updated,
-        b"*" => PushStatus::Created,
-        b"+" => PushStatus::Forced,
-        b"-" => PushStatus::Deleted,
-        b"=" => PushStatus::UpToDate,
-        b"!" => refusal(summary),
+        b" " => Some(PushStatus::Updated),
+        b"*" => Some(PushStatus::Created),
+        b"+" => Some(PushStatus::Forced),
+        b"-" => Some(PushStatus::Deleted),
+        b"=" => Some(PushStatus::UpToDate),
+        b"!" if summary.starts_with(b"[remote failure]") => None,
+        b"!" => Some(refusal(summary)),
         _ => return None,
     };
     Some(Line { from, to, status })
@@ -111,9 +94,6 @@ fn refusal(summary: &[u8]) -> PushStatus {
         None => summary,
     };
     let reason = scrub::line(reason);
-    if summary.starts_with(b"[remote failure]") {
-        return PushStatus::Unknown { reason };
-    }
     PushStatus::Rejected { class: classify(&reason), reason }
 }
 
@@ -176,16 +156,15 @@ mod tests {
              !\tG:refs/heads/silent\t[remote failure] (remote failed to report status)\n\
              Done\n";
         let read: Vec<_> = lines(stdout).map(|l| (l.from, l.to, l.status)).collect();
-        let failed = "remote failed to report status".to_owned();
-        let want: [(&[u8], &[u8], PushStatus); 8] = [
-            (b"A", b"refs/heads/same", PushStatus::UpToDate),
-            (b"B", b"refs/heads/moved", PushStatus::Updated),
-            (b"C", b"refs/heads/new", PushStatus::Created),
-            (b"D", b"refs/heads/forced", PushStatus::Forced),
-            (b"", b"refs/heads/gone", PushStatus::Deleted),
-            (b"E", b"refs/heads/no", rejected(Class::Transient, "fetch first")),
-            (b"F", b"refs/heads/hook", rejected(Class::Permanent, "hook declined")),
-            (b"G", b"refs/heads/silent", PushStatus::Unknown { reason: failed }),
+        let want: [(&[u8], &[u8], Option<PushStatus>); 8] = [
+            (b"A", b"refs/heads/same", Some(PushStatus::UpToDate)),
+            (b"B", b"refs/heads/moved", Some(PushStatus::Updated)),
+            (b"C", b"refs/heads/new", Some(PushStatus::Created)),
+            (b"D", b"refs/heads/forced", Some(PushStatus::Forced)),
+            (b"", b"refs/heads/gone", Some(PushStatus::Deleted)),
+            (b"E", b"refs/heads/no", Some(rejected(Class::Transient, "fetch first"))),
+            (b"F", b"refs/heads/hook", Some(rejected(Class::Permanent, "hook declined"))),
+            (b"G", b"refs/heads/silent", None),
         ];
         assert_eq!(read, want);
     }
@@ -203,7 +182,7 @@ mod tests {
     fn a_reason_may_hold_brackets_and_control_characters() {
         let read = lines(b"!\tA:r\t[remote rejected] (no (really) \x1b[31m)\n").next();
         assert_eq!(
-            read.map(|line| line.status),
+            read.and_then(|line| line.status),
             Some(rejected(Class::Permanent, "no (really) \u{fffd}[31m"))
         );
     }

@@ -56,11 +56,9 @@ fn new_moved_and_unchanged_refs_go_in_one_push() {
     assert_eq!(there.refs.get(&BString::from("refs/heads/main")), Some(&two));
     assert_eq!(there.head, Some("refs/heads/main".into()));
 
-    // The same again says so, and sends nothing: with the old leases too, because a lease is about
-    // what is there, not about what was asked for before.
-    let again = [update("refs/heads/one", Some(one), one)];
-    let report = push(&fix.git, "origin", &again).expect("a report");
-    assert_eq!(statuses(&report), [("one", &PushStatus::UpToDate)]);
+    // The same again says so, under the old leases too.
+    let report = push(&fix.git, "origin", &updates).expect("a report");
+    assert!(report.refs.iter().all(|(_, status)| *status == PushStatus::UpToDate), "{report:?}");
 }
 
 #[test]
@@ -405,6 +403,29 @@ fn a_silent_remote_is_asked_for_its_refs() {
         [("good", &PushStatus::Created), ("bad", &rejected(Class::Transient, not_moved))]
     );
     assert_eq!((report.pushes, report.processes), (1, 3));
+}
+
+/// As above, but the remote cannot be read any more: nothing is promised that is not known.
+#[test]
+fn a_remote_that_stays_silent_has_confirmed_nothing() {
+    let fix = Fixture::new();
+    let git = fix.git_through(
+        r#"case "$*" in
+*' push '*) "$REAL" "$@" | sed -e '/refs.heads.lost/d' -e 's/^[*]\(.*\)\t.*$/!\1\t[remote failure] (x)/';;
+*ls-remote*) echo 'fatal: the remote end hung up unexpectedly' >&2; exit 128;;
+*) exec "$REAL" "$@";;
+esac"#,
+    );
+    let updates = ["lost", "cut"].map(|b| update(&format!("refs/heads/{b}"), None, fix.base));
+    let report = push(&git, "origin", &updates).expect("a report");
+    let silent =
+        rejected(Class::Transient, "the remote gave no answer, and its refs cannot be read");
+    assert_eq!(statuses(&report), [("lost", &silent), ("cut", &silent)]);
+
+    // To push the same again is safe, and finds out.
+    let report = push(&fix.git, "origin", &updates).expect("a report");
+    let landed = &PushStatus::UpToDate;
+    assert_eq!(statuses(&report), [("lost", landed), ("cut", landed)]);
 }
 
 /// A reason may hold line ends, so that a remote can write lines of its own.

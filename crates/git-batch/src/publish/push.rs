@@ -1,6 +1,6 @@
 //! The one push of a batch.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bstr::{BStr, BString, ByteSlice};
 use gix::ObjectId;
@@ -21,7 +21,8 @@ const MAX_ARGUMENTS: usize = if cfg!(windows) { 24 << 10 } else { 512 << 10 };
 /// anything is sent. What cannot be pushed at all (no name of a ref, named twice, an object that
 /// is not here) is refused without keeping the others back. The pre-push hook runs once; hooks of
 /// the remote run as for any push. If the remote does not say what became of a ref, its refs are
-/// read once to find out.
+/// read once to find out; what stays unknown is a transient refusal, because to push it again is
+/// safe.
 ///
 /// Two processes, three if the remote was silent; blocks up to the time limit of `git` for each.
 ///
@@ -67,6 +68,7 @@ pub(super) fn open(git: &Git) -> Result<gix::Repository, PublishError> {
 /// The updates of one push with what is known about each.
 struct Round<'a> {
     updates: &'a [RefUpdate],
+    /// `None` as long as nobody has said what became of the ref.
     statuses: Vec<Option<PushStatus>>,
     /// Where in `updates` each ref is that is sent.
     sent: BTreeMap<&'a BStr, usize>,
@@ -142,47 +144,37 @@ impl<'a> Round<'a> {
 
     /// Reads the output of a push; false if it says nothing about any ref that was sent.
     fn read(&mut self, stdout: &[u8], stderr: &[u8]) -> bool {
-        let mut is_any = false;
+        let mut heard = BTreeSet::new();
         for line in porcelain::lines(stdout) {
             let Some(index) = self.sent.get(line.to.as_bstr()).copied() else { continue };
             if self.updates[index].new.to_string().as_bytes() != line.from {
                 continue;
             }
-            is_any = true;
-            let slot = &mut self.statuses[index];
-            *slot = Some(match slot.take() {
-                Some(earlier) => earlier.or_worse(line.status),
-                None => line.status,
-            });
-        }
-        for index in self.sent.values() {
-            let slot = &mut self.statuses[*index];
-            match slot {
-                None => {
-                    let reason = "git said nothing about this ref".to_owned();
-                    *slot = Some(PushStatus::Unknown { reason });
-                }
-                Some(PushStatus::Rejected { class, reason })
-                    if reason == "failed to update ref" =>
-                {
-                    if let Some(detail) = why_locked(stderr, &self.updates[*index].name) {
-                        (*class, *reason) = (porcelain::classify(&detail), detail);
-                    }
-                }
-                Some(_) => {}
+            let status = &mut self.statuses[index];
+            // Of two lines about one ref at most one is git's: the one that promises less counts.
+            if heard.insert(index) || promise(line.status.as_ref()) < promise(status.as_ref()) {
+                *status = line.status;
             }
         }
-        is_any
+        for (update, status) in self.updates.iter().zip(&mut self.statuses) {
+            if let Some(PushStatus::Rejected { class, reason }) = status
+                && reason == "failed to update ref"
+                && let Some(detail) = why_locked(stderr, &update.name)
+            {
+                (*class, *reason) = (porcelain::classify(&detail), detail);
+            }
+        }
+        !heard.is_empty()
     }
 
     fn is_any_unknown(&self) -> bool {
-        self.statuses.iter().any(|status| matches!(status, Some(PushStatus::Unknown { .. })))
+        self.statuses.iter().any(Option::is_none)
     }
 
-    /// Replaces what is unknown by what the remote's refs say.
+    /// Finds out from the remote's refs what nobody has said.
     fn settle(&mut self, refs: &BTreeMap<BString, ObjectId>) {
         for (update, status) in self.updates.iter().zip(&mut self.statuses) {
-            if !matches!(status, Some(PushStatus::Unknown { .. })) {
+            if status.is_some() {
                 continue;
             }
             let there = refs.get(&update.name).copied();
@@ -191,21 +183,33 @@ impl<'a> Round<'a> {
                     Some(_) => PushStatus::Updated,
                     None => PushStatus::Created,
                 }
+            } else if there == update.expect {
+                unheard("the remote gave no answer, and the ref has not moved")
             } else {
-                let reason = if there == update.expect {
-                    "the remote gave no answer, and the ref has not moved"
-                } else {
-                    "the remote gave no answer, and the ref was moved by another"
-                };
-                PushStatus::Rejected { class: Class::Transient, reason: reason.to_owned() }
+                unheard("the remote gave no answer, and the ref was moved by another")
             });
         }
     }
 
     fn into_statuses(self) -> Vec<(BString, PushStatus)> {
-        let unknown = || PushStatus::Unknown { reason: "not sent".to_owned() };
-        let statuses = self.statuses.into_iter().map(|status| status.unwrap_or_else(unknown));
+        let silent = || unheard("the remote gave no answer, and its refs cannot be read");
+        let statuses = self.statuses.into_iter().map(|status| status.unwrap_or_else(silent));
         self.updates.iter().map(|update| update.name.clone()).zip(statuses).collect()
+    }
+}
+
+/// A ref that is not known to have landed. To push it again is safe: the lease holds it back if
+/// another has moved it, and it is up to date if it had landed.
+fn unheard(reason: &str) -> PushStatus {
+    PushStatus::Rejected { class: Class::Transient, reason: reason.to_owned() }
+}
+
+/// Orders what is known about a ref by how much of it is promised to have landed.
+fn promise(status: Option<&PushStatus>) -> u8 {
+    match status {
+        Some(PushStatus::Rejected { .. }) => 0,
+        None => 1,
+        Some(_) => 2,
     }
 }
 

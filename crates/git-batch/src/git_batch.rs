@@ -8,6 +8,7 @@ use std::time::Duration;
 use batch_core::{Batcher, Close, SubmitError, Ticket};
 
 use crate::batch::Session;
+use crate::earlier::Earlier;
 use crate::lock::WriterLock;
 use crate::outcome::causes;
 use crate::plan::plan;
@@ -109,13 +110,14 @@ impl GitBatch {
         }
         let repository = self.repository();
         let max_items = repository.settings.max_items.unwrap_or(usize::MAX);
-        repository.run(&operations.iter().collect::<Vec<_>>(), max_items)
+        let none = Earlier::default();
+        repository.run(&operations.iter().collect::<Vec<_>>(), max_items, &none)
     }
 
     /// Hands over one operation; it shares a batch, and a push, with others that come soon.
     ///
-    /// The ticket gives the outcome. Blocks only while the queue is full. `after` can name
-    /// operations of the same batch only.
+    /// The ticket gives the outcome. Blocks only while the queue is full. `after` names operations
+    /// that were submitted before through this handle; the last 10,000 are known.
     ///
     /// # Errors
     /// The operation comes back inside the error if it cannot be queued.
@@ -179,7 +181,8 @@ impl GitBatch {
         let operations: Vec<&Operation> = operations.iter().collect();
         let order: Vec<usize> = (0..operations.len()).collect();
 
-        let mut session = self.repository().session()?;
+        let none = Earlier::default();
+        let mut session = self.repository().session(&none)?;
         let mut report = Report::default();
         for attempt in 1.. {
             let mut outcomes = vec![None; operations.len()];
@@ -222,6 +225,7 @@ impl Repository {
         &self,
         operations: &[&Operation],
         max_items: usize,
+        earlier: &Earlier,
     ) -> Result<Report, ApplyError> {
         let plan = plan(operations, max_items);
         let mut outcomes = vec![None; operations.len()];
@@ -230,7 +234,7 @@ impl Repository {
         }
         let mut report = Report::default();
         if !plan.batches.is_empty() {
-            let mut session = self.session()?;
+            let mut session = self.session(earlier)?;
             for order in &plan.batches {
                 report.receipts.push(session.run(operations, order, &mut outcomes));
             }
@@ -239,7 +243,7 @@ impl Repository {
         Ok(report)
     }
 
-    fn session(&self) -> Result<Session<'_>, ApplyError> {
+    fn session<'a>(&'a self, earlier: &'a Earlier) -> Result<Session<'a>, ApplyError> {
         let lock = WriterLock::acquire(&self.common_dir, self.settings.wait)?;
         // Opened behind the lock, so that it sees all that earlier writers did.
         let store = Store::open(&self.dir)?;
@@ -249,6 +253,7 @@ impl Repository {
             &self.settings.remote,
             self.settings.author.as_ref(),
             lock,
+            earlier,
         ))
     }
 }

@@ -75,6 +75,7 @@
 #![forbid(unsafe_code)]
 
 mod batch;
+mod earlier;
 mod error;
 mod git_batch;
 pub mod guard;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use batch_core::{BatchOf, BatchProcessor};
 
+use crate::earlier::Earlier;
 use crate::git_batch::Repository;
 use crate::{ApplyError, OpError, OpErrorKind, Operation, Outcome};
 
@@ -13,12 +14,13 @@ use crate::{ApplyError, OpError, OpErrorKind, Operation, Outcome};
 pub struct GitProcessor {
     repository: Repository,
     key: (PathBuf, String),
+    earlier: Earlier,
 }
 
 impl GitProcessor {
     pub(crate) fn new(repository: Repository) -> GitProcessor {
         let key = (repository.common_dir.clone(), repository.settings.remote.clone());
-        GitProcessor { repository, key }
+        GitProcessor { repository, key, earlier: Earlier::default() }
     }
 
     pub(crate) fn repository(&self) -> &Repository {
@@ -49,8 +51,10 @@ impl BatchProcessor for GitProcessor {
             slot.resolve(Ok(Outcome::Failed(error)));
         }
         let operations: Vec<&Operation> = slots.iter().map(|slot| slot.item()).collect();
-        match self.repository.run(&operations, usize::MAX) {
+        match self.repository.run(&operations, usize::MAX, &self.earlier) {
             Ok(report) => {
+                // Before the callers wake, so that what they submit next finds it.
+                self.earlier.record(&report);
                 for (slot, (_, outcome)) in slots.into_iter().zip(report.outcomes) {
                     slot.resolve(Ok(outcome));
                 }

@@ -139,3 +139,52 @@ fn nobody_named_is_an_error_of_that_operation() {
     let commit = landed(&report, "a").to_string();
     assert_eq!(fixture.git(["log", "-1", "--format=%an %cn", &commit]).trim(), "The Yard The Yard");
 }
+
+#[test]
+fn shallow_clones_and_borrowed_objects_work() {
+    let fixture = Fixture::new();
+    for n in 0..3 {
+        fixture.move_remote("main", "n.txt", &n.to_string());
+    }
+    let root = fixture.beside("");
+    let url = format!("file://{}", fixture.remote().display());
+    run(&root, ["clone", "-q", "--depth", "1", &url, "shallow"]);
+    run(&root, ["clone", "-q", "--shared", fixture.remote().to_str().unwrap(), "shared"]);
+    for name in ["shallow", "shared"] {
+        let dir = fixture.beside(name);
+        run(&dir, ["config", "user.name", "A"]);
+        run(&dir, ["config", "user.email", "a@example.com"]);
+        let git = GitBatch::open(&dir, Settings::default()).unwrap();
+        let (x, y) = (format!("{name}/x"), format!("{name}/y"));
+        let report = git
+            .apply(vec![
+                Operation::commit("x", Commit::new(&x, "m").write(format!("x {name}"), "x")),
+                Operation::commit("y", Commit::new(&y, "m").write(format!("y {name}"), "y")),
+                Operation::merge("m", &y, &x),
+                // A second commit on a branch that exists, with its base named.
+                Operation::commit(
+                    "z",
+                    Commit::new(&x, "m").with_base("main").write(format!("z {name}"), "z"),
+                ),
+                Operation::push("p", &x),
+            ])
+            .unwrap();
+        let tip = landed(&report, "p");
+        landed(&report, "m");
+        assert_eq!(landed(&report, "z"), tip);
+        assert_eq!(fixture.at_remote(["rev-parse", &x]).trim(), tip.to_string());
+        assert_eq!(fixture.at_remote(["rev-list", "--count", &format!("main..{x}")]).trim(), "4");
+        run(&dir, ["fsck", "--strict"]);
+        // On top of what is at the remote now, with the branch as it is there.
+        let report = git
+            .apply(vec![
+                Operation::commit("w", Commit::new(&x, "m").write(format!("w {name}"), "w")),
+                Operation::push("p", &x),
+            ])
+            .unwrap();
+        landed(&report, "p");
+        let report = git.land("main", &[x], git_batch::Strategy::Merge).unwrap();
+        assert!(report.outcomes[0].1.is_success(), "{report:?}");
+    }
+    fixture.assert_sound();
+}

@@ -158,14 +158,20 @@ fn commits_on_one_branch_stack_in_order() {
 #[test]
 fn identical_content_is_no_change() {
     let fixture = Fixture::new();
+    fixture.git(["branch", "other", "main"]);
     let same = || Commit::new("same", "m").write("README.md", "one\ntwo\nthree\n");
     let git = fixture.open();
     let report = git
-        .apply(vec![Operation::commit("c", same()), Operation::push("p", "same").after("c")])
+        .apply(vec![
+            Operation::commit("c", same()),
+            Operation::push("p", "same").after("c"),
+            Operation::merge("m", "same", "other"),
+        ])
         .unwrap();
     let main = fixture.id("main");
     assert_eq!(report.get("c"), Some(&Outcome::NoChange { commit: main }));
     assert_eq!(report.get("p"), Some(&Outcome::NoChange { commit: main }));
+    assert_eq!(report.get("m"), Some(&Outcome::NoChange { commit: main }));
     assert_eq!(fixture.received(), 0);
     assert_eq!(fixture.git(["branch", "--list", "same"]), "");
 }

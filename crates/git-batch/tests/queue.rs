@@ -122,6 +122,30 @@ fn a_batch_that_cannot_run_tells_every_caller() {
 }
 
 #[test]
+fn after_reaches_back_over_the_cuts_between_batches() {
+    let fixture = Fixture::new();
+    let git = queue(&fixture, 1);
+    let bad = Operation::commit("bad", Commit::new("", "m"));
+    let tickets: Vec<_> = [
+        commit(1),
+        bad,
+        commit(2).after("1"),
+        commit(3).after("bad"),
+        commit(4).after("never seen"),
+    ]
+    .into_iter()
+    .map(|operation| git.submit(operation).unwrap())
+    .collect();
+    let outcomes: Vec<Outcome> = tickets.into_iter().map(|t| t.wait().unwrap()).collect();
+    assert!(outcomes[0].is_success() && outcomes[2].is_success(), "{outcomes:?}");
+    assert_eq!(outcomes[3], Outcome::Skipped { because: "bad".to_owned() });
+    assert!(matches!(
+        &outcomes[4],
+        Outcome::Failed(error) if error.kind == OpErrorKind::UnknownDependency
+    ));
+}
+
+#[test]
 fn what_is_not_sent_comes_back() {
     let fixture = Fixture::new();
     let git = queue(&fixture, 10);

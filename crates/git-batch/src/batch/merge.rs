@@ -14,7 +14,9 @@ impl Batch<'_, '_> {
         let into = branch_name(&merge.into)?;
         let message = check_message(merge_message(merge).as_bstr())?;
         self.check_movable(&into, position)?;
-        let theirs = self.branch(&source)?.tip.ok_or_else(|| self.no_branch(&merge.source))?;
+        let state = self.branch(&source)?;
+        // A new branch without any change is what it would have started from.
+        let theirs = state.tip.or(state.unchanged).ok_or_else(|| self.no_branch(&merge.source))?;
         let ours = self.branch(&into)?.tip.ok_or_else(|| self.no_branch(&merge.into))?;
         let needs: BTreeSet<usize> = self.last_step(&merge.source).into_iter().collect();
 

@@ -13,6 +13,7 @@ use bstr::{BString, ByteSlice};
 use gix::ObjectId;
 use gix::refs::FullName;
 
+use crate::earlier::Earlier;
 use crate::lock::WriterLock;
 use crate::program::Git;
 use crate::publish::RemoteState;
@@ -26,6 +27,8 @@ pub(crate) struct Session<'a> {
     remote: &'a str,
     signer: Signer,
     lock: WriterLock,
+    /// What became of operations of earlier inputs.
+    earlier: &'a Earlier,
 }
 
 /// What a batch knows while it is built.
@@ -96,11 +99,12 @@ impl<'a> Session<'a> {
         remote: &'a str,
         author: Option<&Author>,
         lock: WriterLock,
+        earlier: &'a Earlier,
     ) -> Session<'a> {
         store.sweep_packs();
         sweep_quarantine(lock.state_dir());
         let signer = Signer::of(&store, author);
-        Session { store, git, remote, signer, lock }
+        Session { store, git, remote, signer, lock, earlier }
     }
 
     /// Runs one batch: `order` has the indexes of its operations, `outcomes` the ends of those
@@ -167,7 +171,11 @@ impl Batch<'_, '_> {
             let mut refused = None;
             for id in &operation.after {
                 match index_of.get(id.as_str()) {
-                    None => refused = Some(unknown_dependency(id)),
+                    None => match self.session.earlier.succeeded(id) {
+                        Some(true) => {}
+                        Some(false) => refused = Some(Outcome::Skipped { because: id.clone() }),
+                        None => refused = Some(unknown_dependency(id)),
+                    },
                     Some(&other) => match &outcomes[other] {
                         Some(outcome) if outcome.is_success() => {}
                         None if waiting.contains(&other) => {

@@ -69,8 +69,13 @@ impl Repository {
         })
     }
 
-    /// Makes a commit of a branch of the remote available here, and returns it.
-    pub(crate) fn fetch(&self, branch: &str) -> Result<ObjectId, String> {
+    /// Makes the commit of a branch of the remote available here, and returns it.
+    pub(crate) fn fetch(&self, remote: &RemoteBranches, branch: &str) -> Result<ObjectId, String> {
+        if let Some(tip) = remote.tips.get(branch)
+            && self.git.run(["cat-file", "-e", &format!("{tip}^{{commit}}")]).is_ok()
+        {
+            return Ok(*tip);
+        }
         let name = format!("refs/heads/{branch}");
         let fetched = publish::fetch(&self.network, &self.remote, &[name.into()])
             .map_err(|error| chain(&error))?;
@@ -110,7 +115,10 @@ impl Repository {
 
     /// Fast-forwards a local branch that is behind and checked out nowhere; otherwise nothing.
     pub(crate) fn follow(&self, branch: &str, source: &str) {
-        if self.branch(branch).is_some() {
+        let name = format!("refs/heads/{branch}");
+        let args = ["for-each-ref", "--format=:%(worktreepath)", "--", &name];
+        // One line with nothing behind the colon: it exists, and no work tree has it.
+        if self.git.run(args).is_ok_and(|said| said == ":") {
             let refspec = format!("refs/heads/{source}:refs/heads/{branch}");
             // Git itself refuses what is checked out or would lose a commit.
             let args = ["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", ".", &refspec];

@@ -295,6 +295,13 @@ fn a_plan_of_ones_own_goes_the_same_way_twice() {
     run(&yard, &server).code(0);
     assert_eq!(yard.git("remote.git", &["show", "main:d.txt"]), "made");
     assert_eq!(yard.git("remote.git", &["show", "main:a.txt"]), "made");
+    // A local base that nobody has checked out follows the remote's.
+    yard.git("repo", &["checkout", "--quiet", "-b", "side"]);
+    let plan = yard.read("plan/plan.toml") + &task("five", "e.txt", "");
+    yard.write("plan/plan.toml", plan);
+    run(&yard, &server).code(0);
+    let landed = yard.git("remote.git", &["rev-parse", "main"]);
+    assert_eq!(yard.git("repo", &["rev-parse", "main"]), landed);
 }
 
 #[test]

@@ -92,7 +92,12 @@ fn journey(
     let output = &session.output;
     let git = git_apply::open(site.repository, Settings::default().with_remote(&plan.remote))?;
     let repository = Repository::open(site.repository, &plan.remote)?;
-    let onto = repository.remote_branches().map_err(Stop::refused)?.base(site.onto.as_deref())?;
+    let onto = match (&site.onto, &plan.demo) {
+        (Some(made), Some(_)) => made.clone(),
+        (named, _) => {
+            repository.remote_branches().map_err(Stop::refused)?.base(named.as_deref())?
+        }
+    };
     let started = Started {
         plan: plan.text.clone(),
         provider: provider.name().to_owned(),

@@ -78,7 +78,8 @@ pub(crate) fn land(
     for attempt in 1.. {
         failures.clear();
         let remote = place.repository.remote_branches().map_err(unreachable)?;
-        let built = session.interrupt.shielded(|| build(board, place, &staging, &mut failures))?;
+        let built =
+            session.interrupt.shielded(|| build(board, place, &remote, &staging, &mut failures))?;
         landed.clone_from(&built.commits);
         if !passes_gate(session, board, place, &built, &mut failures) {
             landed.clear();
@@ -103,7 +104,7 @@ pub(crate) fn land(
         }
         session.output.note(format!("{} moved at the remote; merging again", place.onto));
     }
-    if place.repository.branch(&staging).is_some() {
+    if board.plan.land.push != Push::Branches {
         place.repository.delete_branch(&staging).map_err(Stop::failed)?;
     }
     for at in tasks {
@@ -123,11 +124,12 @@ const STOPPED: &str = "recorded answers are pushed only to a remote that the run
 fn build(
     board: &Board<'_>,
     place: &Place<'_>,
+    remote: &RemoteBranches,
     staging: &str,
     failures: &mut BTreeMap<usize, Failure>,
 ) -> Result<Built, Stop> {
     let repository = place.repository;
-    let start = repository.fetch(place.onto).map_err(unreachable)?;
+    let start = repository.fetch(remote, place.onto).map_err(unreachable)?;
     let known = repository.branches().map_err(unreachable)?;
     let base = |branch: &str| (!known.contains(branch)).then(|| start.to_string());
     let Operations { commits, merges, .. } = ops::make(board, place.onto, staging, base);

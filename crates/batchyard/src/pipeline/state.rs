@@ -63,6 +63,14 @@ impl RunState {
             Stop::refused(format_args!("cannot use the state {}: {error}", folder.display()))
         };
         DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(cannot)?;
+        let mut stray = strangers(folder).map_err(cannot)?;
+        if let Some(name) = stray.pop() {
+            return Err(Stop::refused(format_args!(
+                "{} is no state of a run: it holds \"{name}\"",
+                folder.display()
+            ))
+            .help("name a folder that is empty or does not exist yet"));
+        }
         let state = RunState { folder: folder.to_owned(), _lock: FolderLock::take(folder)? };
         let file = state.folder.join("run.json");
         if !file.exists() {
@@ -124,11 +132,19 @@ impl RunState {
         self.folder.join(name)
     }
 
-    /// Removes the state of a run that is over.
+    /// Removes the state of a run that is over, and nothing that is not part of it.
     pub(crate) fn remove(self) -> io::Result<()> {
         // First the header: what is left without it is no run any more.
         fs::remove_file(self.folder.join("run.json"))?;
-        fs::remove_dir_all(&self.folder)
+        for entry in fs::read_dir(&self.folder)? {
+            let entry = entry?;
+            match entry.file_name().to_str() {
+                Some("llm" | "gate") => fs::remove_dir_all(entry.path())?,
+                Some(name) if is_ours(name) => fs::remove_file(entry.path())?,
+                _ => {}
+            }
+        }
+        fs::remove_dir(&self.folder)
     }
 
     /// Writes a file whole and durable, or not at all.
@@ -140,6 +156,28 @@ impl RunState {
         fs::rename(&temporary, path)?;
         File::open(&self.folder)?.sync_all()
     }
+}
+
+/// Returns the names in the folder that no run has put there.
+fn strangers(folder: &Path) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let name = entry?.file_name();
+        if !name.to_str().is_some_and(is_ours) {
+            names.push(name.to_string_lossy().into_owned());
+        }
+    }
+    Ok(names)
+}
+
+fn is_ours(name: &str) -> bool {
+    let name = name.strip_suffix(".new").unwrap_or(name);
+    let is_wave = |name: &str| {
+        let number = name.strip_prefix("wave-").and_then(|rest| rest.strip_suffix(".jsonl"));
+        number.is_some_and(|number| number.parse::<usize>().is_ok())
+    };
+    let fixed = ["lock", "run.json", "results.jsonl", "llm", "gate", "gate.index"];
+    fixed.contains(&name) || is_wave(name)
 }
 
 fn wave_file(wave: usize) -> String {

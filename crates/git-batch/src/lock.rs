@@ -10,7 +10,7 @@ use crate::ApplyError;
 /// The held lock; the system frees it when the process ends, however it ends.
 #[derive(Debug)]
 pub(crate) struct WriterLock {
-    _file: File,
+    file: File,
     state: PathBuf,
 }
 
@@ -32,12 +32,21 @@ impl WriterLock {
                 }
             }
         }
-        Ok(WriterLock { _file: file, state })
+        Ok(WriterLock { file, state })
     }
 
     /// The folder that belongs to the writer.
     pub(crate) fn state_dir(&self) -> &Path {
         &self.state
+    }
+}
+
+impl Drop for WriterLock {
+    /// Closing the file is not enough: a child that another thread is just starting still has a
+    /// copy of it, which would hold the lock until the child runs its program.
+    fn drop(&mut self) {
+        // Closing frees it in the end.
+        let _ = self.file.unlock();
     }
 }
 

@@ -109,7 +109,7 @@ fn a_writer_that_stays_is_reported_after_the_wait() {
     let error = git.apply(task("agent", 0)).unwrap_err();
     assert!(matches!(error, ApplyError::Busy { .. }), "{error}");
     assert_eq!(fixture.git(["branch", "--list", "agent/*"]), "");
-    drop(held);
+    held.unlock().unwrap();
     assert!(git.apply(task("agent", 0)).unwrap().outcomes.iter().all(|(_, o)| o.is_success()));
 }
 

@@ -81,7 +81,7 @@ fn full_batches_leave_one_after_the_other() {
     let stats = git.batcher().stats();
     assert_eq!((stats.queued + stats.in_flight, stats.completed), (9, 0));
     assert!(git.batcher().history().is_empty());
-    drop(lock);
+    lock.unlock().unwrap();
     for ticket in tickets {
         assert!(ticket.wait().unwrap().is_success());
     }
@@ -115,7 +115,7 @@ fn a_batch_that_cannot_run_tells_every_caller() {
     assert_eq!((stats.failed, stats.completed), (2, 0));
     assert_eq!(git.batcher().history()[0].failed, 2);
     // The next ones are not held up by it.
-    drop(lock);
+    lock.unlock().unwrap();
     let ticket = git.submit(commit(3)).unwrap();
     git.flush().wait().unwrap();
     assert!(ticket.wait().unwrap().is_success());

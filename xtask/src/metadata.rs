@@ -1,6 +1,6 @@
 //! What cargo knows of the workspace and its dependencies.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::json::{Fault, Value};
 use crate::{Failure, run};
@@ -25,6 +25,14 @@ pub(crate) fn packages(root: &Path) -> Result<Vec<Package>, Failure> {
     let mut cargo = run::cargo(root, ["metadata", "--format-version=1", "--locked"]);
     let text = String::from_utf8(run::read(&mut cargo)?)?;
     Ok(read(&text)?)
+}
+
+/// Returns the folder that cargo builds into.
+pub(crate) fn target(root: &Path) -> Result<PathBuf, Failure> {
+    let mut cargo = run::cargo(root, ["metadata", "--format-version=1", "--no-deps"]);
+    let document = Value::parse(&String::from_utf8(run::read(&mut cargo)?)?)?;
+    let folder = document.get("target_directory").as_str();
+    Ok(folder.ok_or("cargo metadata names no target folder")?.into())
 }
 
 fn read(text: &str) -> Result<Vec<Package>, Fault> {

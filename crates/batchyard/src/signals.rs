@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use llm_batch::Stop;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use crate::exit::Exit;
+use crate::exit::{self, Exit};
 use crate::output::{Output, complain};
 
 /// What the first signal does; shared by the command and the thread that watches for signals.
@@ -58,6 +58,11 @@ impl Interrupt {
     /// Returns whether a signal came.
     pub(crate) fn seen(&self) -> bool {
         self.seen.load(Ordering::SeqCst)
+    }
+
+    /// Ends the command here if a signal came; for the places between two steps.
+    pub(crate) fn check(&self) -> Result<(), exit::Stop> {
+        if self.seen() { Err(exit::Stop::unfinished("stopped between two steps")) } else { Ok(()) }
     }
 
     /// Sets the command that goes on with the work after a signal.

@@ -157,6 +157,8 @@ fn inputs_that_cannot_be_opened_are_refused() {
     yard.run(args).refused(&["the answers folder no does not exist"]);
     let args = ["llm", "run", "--provider", "offline", "--answers", "repo", "--out", "repo", "-"];
     yard.run(args).refused(&["repo is a folder, not a file"]);
+    let args = ["llm", "run", "--provider", "offline", "--answers", "repo", "--out", "no/o", "-"];
+    yard.run(args).refused(&["cannot open no/o"]);
 }
 
 #[test]

@@ -3,7 +3,8 @@
 mod common;
 
 use std::collections::BTreeSet;
-use std::process::Command;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
 
 use common::server::{Creates, Server};
 use common::{Ran, Yard, finish};
@@ -157,6 +158,32 @@ fn a_time_out_keeps_the_batch_for_the_next_run() {
     assert_eq!(ran.summary()["pending"], 1);
     let ran = finish(command(&yard, &server).args(["--timeout", "50ms"]), b"").code(3);
     assert_eq!(ran.summary()["submissions"], 1);
+    assert_eq!(server.creates().len(), 1);
+}
+
+#[test]
+fn the_first_signal_waits_for_a_create_and_the_second_does_not() {
+    let yard = Yard::new();
+    let server = Server::start(Creates::Hang);
+    yard.write("r.jsonl", requests(&[("a", "judge", "m")]));
+    let mut child = command(&yard, &server)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    server.wait_for("POST", 1);
+    let pid = child.id().to_string();
+    let kill = || Command::new("kill").args(["-s", "INT", &pid]).status().expect("kill runs");
+    assert!(kill().success());
+    let mut stderr = BufReader::new(child.stderr.take().expect("a pipe"));
+    let mut said = String::new();
+    stderr.read_line(&mut said).expect("a line");
+    assert!(said.contains("a second signal ends at once"), "{said}");
+    assert!(kill().success());
+    assert_eq!(child.wait().expect("it ends").code(), Some(130));
+    // What became of the create is unknown, and so it stays.
+    server.set(Creates::Work);
+    run(&yard, &server).code(3);
     assert_eq!(server.creates().len(), 1);
 }
 

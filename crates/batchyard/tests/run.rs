@@ -216,12 +216,13 @@ fn a_signal_keeps_the_state_and_the_next_run_goes_on() {
     let yard = planned("", &[("one", "a.txt")]);
     let server = Server::start(Creates::NeverEnd);
     for signal in ["INT", "TERM"] {
+        let before = server.count("GET");
         let mut child = command(&yard, &server)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .expect("it starts");
-        server.wait_for_polls(1);
+        server.wait_for("GET", before + 1);
         let pid = child.id().to_string();
         let kill = Command::new("kill").args(["-s", signal, &pid]).status().expect("kill runs");
         assert!(kill.success());
@@ -291,6 +292,7 @@ fn plans_are_checked_whole() {
     check("repo =", "allow = [\"a[\"]\nrepo =", &["plan.toml:1: \"allow\""]);
     check("[[task]]", "[land]\nonto = \"absent\"\n[[task]]", &["no branch \"absent\"", "main"]);
     check("[[task]]", "[land]\npush = \"all\"\n[[task]]", &["plan.toml:7"]);
+    check("[[task]]", "[land]\nonto = \"a..b\"\n[[task]]", &["plan.toml:7: \"onto\"", "a..b"]);
     check("[[task]]", "[gate]\nrun = []\n[[task]]", &["plan.toml:7: \"run\" names no program"]);
     check("[[task]]", "[demo]\nsource = \".\"\n[[task]]", &["exclude each other"]);
     let gate = "[gate]\nrun = [\"true\"]\n[land]\npush = \"branches\"\n[[task]]";

@@ -109,6 +109,7 @@ fn journey(
     let begun = Instant::now();
     let mut board = Board::new(plan);
     let calls = pipeline::ask(session, &mut board, study, provider, &state)?;
+    session.interrupt.check()?;
     let place = Place {
         git: &git,
         repository: &repository,

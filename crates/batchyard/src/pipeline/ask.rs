@@ -61,6 +61,7 @@ pub(crate) fn ask(
 ) -> Result<Asked, Stop> {
     let mut calls = Asked::default();
     for (number, wave) in board.plan.waves.iter().enumerate() {
+        session.interrupt.check()?;
         let ready = board.ready(wave);
         if ready.is_empty() {
             continue;

@@ -82,6 +82,14 @@ impl<'p> Board<'p> {
         ready
     }
 
+    /// Returns how many tasks succeeded so far.
+    pub(crate) fn succeeded(&self) -> usize {
+        let is_well = |standing: &Standing| {
+            matches!(standing, Standing::Landed { .. } | Standing::Answered { .. })
+        };
+        self.iter().filter(|(_, _, standing)| is_well(standing)).count()
+    }
+
     /// Returns how many tasks did not succeed, and whether that is exactly what the plan expects.
     pub(crate) fn verdict(&self) -> (usize, bool) {
         let mut failed = 0;

@@ -41,7 +41,7 @@ impl Summary {
         let asked = if landing.held_back.is_some() { 0 } else { landing.asked as u64 };
         Summary {
             tasks,
-            succeeded: tasks - failed,
+            succeeded: board.succeeded(),
             failed,
             batches: calls.batches,
             submissions: calls.submissions,
@@ -64,7 +64,8 @@ pub(crate) fn tasks(output: &Output, board: &Board<'_>) {
     for (_, task, standing) in board.iter() {
         let (status, what) = match standing {
             Standing::Landed { commit } => ("succeeded", Ok(commit.as_str())),
-            Standing::Answered { .. } | Standing::Waiting => ("succeeded", Ok("")),
+            Standing::Answered { .. } => ("succeeded", Ok("")),
+            Standing::Waiting => ("planned", Ok("")),
             Standing::Failed(failure) => {
                 ("failed", Err((failure.kind.as_str(), failure.message.clone())))
             }

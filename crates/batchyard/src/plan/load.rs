@@ -74,7 +74,11 @@ pub(super) fn load(path: &Path) -> Result<Plan, Stop> {
         (Some(repo), None) => (Some(source.resolve(repo.get_ref())), None),
         (None, None) => (Some(source.folder.clone()), None),
     };
-    let onto = source.not_empty("onto", file.land.onto)?;
+    if let Some(onto) = &file.land.onto {
+        git_batch::guard::refname::branch(onto.get_ref())
+            .map_err(|error| source.fault(onto.span(), &format!("\"onto\": {error}")))?;
+    }
+    let onto = file.land.onto.map(Spanned::into_inner);
     let remote = source.not_empty("remote", file.remote)?.unwrap_or_else(|| "origin".to_owned());
     let base_url = source.not_empty("base_url", file.base_url)?;
     let tasks = source.tasks(file.task)?;

@@ -14,6 +14,8 @@ pub(crate) enum Creates {
     Work,
     /// By closing the connection after the whole request was read: nobody knows what it did.
     Vanish,
+    /// Not at all, while the connection stays open.
+    Hang,
     /// With 401.
     Unauthorized,
     /// With a batch that never ends.
@@ -68,12 +70,15 @@ impl Server {
         *self.shared.creates.lock().expect("no panic in the server") = creates;
     }
 
-    /// Waits until that many more polls came in.
-    pub(crate) fn wait_for_polls(&self, count: usize) {
-        let polls = |seen: &Vec<Seen>| seen.iter().filter(|seen| seen.method == "GET").count();
+    /// Returns how many requests with that method came in.
+    pub(crate) fn count(&self, method: &str) -> usize {
+        self.seen().iter().filter(|seen| seen.method == method).count()
+    }
+
+    /// Waits until so many requests with that method came in, all told.
+    pub(crate) fn wait_for(&self, method: &str, wanted: usize) {
         let mut seen = self.shared.seen.lock().expect("no panic in the server");
-        let wanted = polls(&seen) + count;
-        while polls(&seen) < wanted {
+        while seen.iter().filter(|seen| seen.method == method).count() < wanted {
             seen = self.shared.more.wait(seen).expect("no panic in the server");
         }
     }
@@ -99,6 +104,11 @@ fn serve(stream: TcpStream, shared: &Shared, url: &str) {
         let creates = *shared.creates.lock().expect("no panic");
         let answer = match (method.as_str(), creates) {
             ("POST", Creates::Vanish) => return,
+            ("POST", Creates::Hang) => {
+                // Until the other side gives up.
+                let _ = reader.read(&mut [0]);
+                return;
+            }
             ("POST", Creates::Unauthorized) => {
                 let error = json!({ "type": "authentication_error", "message": "invalid key" });
                 (401, json!({ "type": "error", "error": error }).to_string())

@@ -91,7 +91,7 @@ fn the_same_input_again_changes_nothing() {
 fn garbage_collection_beside_batches_loses_nothing() {
     let fixture = Fixture::new();
     let is_done = AtomicBool::new(false);
-    std::thread::scope(|scope| {
+    let reports: Vec<_> = std::thread::scope(|scope| {
         scope.spawn(|| {
             while !is_done.load(Ordering::Relaxed) {
                 // It may find a lock of ours and give up; it must never do harm.
@@ -99,16 +99,17 @@ fn garbage_collection_beside_batches_loses_nothing() {
             }
         });
         let git = fixture.open();
-        for n in 0..8 {
-            let report = git.apply(vec![commit("a", &format!("x{n}"), "f")]);
-            is_done.store(n == 7 || report.is_err(), Ordering::Relaxed);
-            let report = report.unwrap();
-            // A branch may be refused while `packed-refs` is being rewritten.
-            if kind(report.get("a")) != Some(OpErrorKind::BranchMoved) {
-                landed(&report, "a");
-            }
-        }
+        let reports = (0..8).map(|n| git.apply(vec![commit("a", &format!("x{n}"), "f")])).collect();
+        is_done.store(true, Ordering::Relaxed);
+        reports
     });
+    for report in reports {
+        let report = report.unwrap();
+        // A branch may be refused while `packed-refs` is being rewritten.
+        if kind(report.get("a")) != Some(OpErrorKind::BranchMoved) {
+            landed(&report, "a");
+        }
+    }
     fixture.assert_sound();
 }
 
@@ -172,8 +173,8 @@ fn what_an_interrupted_batch_left_is_removed_and_nothing_of_others() {
         path
     };
     let ours = [
-        file("tmp_pack_batchyard-1", "PACK"),
-        file("tmp_idx_batchyard-1", ""),
+        file("batchyard_pack_1", "PACK"),
+        file("batchyard_idx_1", ""),
         file("pack-1.keep", "git-batch\n"),
     ];
     let theirs = [file("tmp_pack_abc", "PACK"), file("pack-2.keep", "by hand\n")];

@@ -21,9 +21,9 @@ type Unwritten = (ObjectId, Kind, Vec<u8>);
 /// What stands in the `.keep` file of a pack that no ref points into yet.
 const MARK: &[u8] = b"git-batch\n";
 
-/// How files begin that are not in place yet, the pack and its index. `git gc` removes what begins
-/// with `tmp_`, too.
-const TEMPORARY: [&str; 2] = ["tmp_pack_batchyard-", "tmp_idx_batchyard-"];
+/// How files begin that are not in place yet, the pack and its index. Not with `tmp_` as git's own,
+/// which `git gc --prune=now` removes while they are being written.
+const TEMPORARY: [&str; 2] = ["batchyard_pack_", "batchyard_idx_"];
 
 /// Keeps `git gc` away from a new pack until refs point into it.
 #[derive(Debug)]

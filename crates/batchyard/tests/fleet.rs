@@ -190,6 +190,15 @@ fn settings_of_the_user_do_not_reach_the_fleet() {
 }
 
 #[test]
+fn without_git_nothing_is_begun() {
+    let yard = fleet_yard();
+    let mut command = yard.program();
+    command.env("PATH", yard.path("home")).env("CARGO_TARGET_DIR", "built");
+    finish(command.args(["run", "project/examples/fleet/fleet.toml"]), b"")
+        .refused(&["cannot run git"]);
+}
+
+#[test]
 fn a_folder_that_another_run_holds_is_left_to_it() {
     let yard = fleet_yard();
     let lock = yard.write("built/batchyard-demo/lock", "");

@@ -250,6 +250,18 @@ fn a_state_that_another_run_holds_is_left_to_it() {
 }
 
 #[test]
+fn lessons_that_cannot_be_recorded_take_nothing_back() {
+    let yard = planned("", &[("one", "a.txt"), ("wrong", ".git/x")]);
+    // A folder in the way of the lock file of the lessons.
+    yard.write("plan/lessons.jsonl.lock/x", "");
+    let ran = run(&yard, &Server::start(Creates::Work)).code(1);
+    assert!(ran.stderr.contains("the lessons are not recorded"), "{ran:?}");
+    assert_eq!(ran.summary()["succeeded"], 1);
+    assert_eq!(yard.git("remote.git", &["show", "main:a.txt"]), "made");
+    assert!(!yard.path("plan/plan.toml.state").exists());
+}
+
+#[test]
 fn a_folder_of_somebody_else_is_no_state() {
     let yard = planned("state = \".\"", &[("one", "a.txt")]);
     let server = Server::start(Creates::Work);

@@ -84,6 +84,9 @@ fn records_are_added_all_or_none() {
         found,
         "{\"id\":\"a\", \"times_seen\":1,\"x\":[ 2]}\n{\"id\":\"b\",\"times_seen\":2}\n"
     );
+    yard.write("other.jsonl.lock/x", "");
+    yard.run_with(["lessons", "add", "other.jsonl"], "{\"id\":\"a\"}")
+        .refused(&["other.jsonl.lock"]);
     yard.run_with(["lessons", "add", "absent/new.jsonl"], "{\"id\":\"a\"}").refused(&["absent"]);
     yard.run_with(["lessons", "add", "home"], "{\"id\":\"a\"}").refused(&["folder"]);
 }

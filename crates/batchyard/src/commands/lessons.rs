@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use lessons_index::{AddError, Fault, Lesson, LessonsIndex, LoadReport, Options, Snapshot, Sort};
+use lessons_index::{
+    AddError, Fault, Lesson, LessonsIndex, LoadReport, Options, Snapshot, Sort, WriteError,
+};
 use serde_json::json;
 
 use crate::cli::Session;
@@ -250,16 +252,18 @@ pub(crate) fn open(path: &Path) -> Result<LessonsIndex, Stop> {
 ///
 /// # Errors
 ///
-/// Says which of them was not added first, and why.
+/// Says which of them was not added first, and why: status 2 if the file is as it was, else 1.
 pub(crate) fn add_all(
     session: &Session,
     index: &LessonsIndex,
     lessons: Vec<Lesson>,
 ) -> Result<(), Stop> {
     let added = session.interrupt.shielded(|| index.add_all(lessons));
+    let is_torn = |error: &AddError| matches!(error, AddError::Write { source, .. } if matches!(**source, WriteError::Torn { .. }));
+    let nothing_done = added.iter().all(|added| added.as_ref().is_err_and(|error| !is_torn(error)));
     match added.into_iter().find_map(Result::err) {
         None => Ok(()),
-        Some(error @ AddError::Invalid(_)) => Err(Stop::refused(chain(&error))),
+        Some(error) if nothing_done => Err(Stop::refused(chain(&error))),
         Some(error) => Err(Stop::failed(chain(&error))),
     }
 }

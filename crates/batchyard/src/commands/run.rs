@@ -12,6 +12,7 @@ use super::{git_apply, lessons, prompt};
 use crate::cli::Session;
 use crate::demo::{self, OneByOne, Scratch};
 use crate::exit::{Exit, Stop};
+use crate::output::complain;
 use crate::pipeline::{self, Asked, Board, Landing, Place, RunState, Started, Study, Summary};
 use crate::plan::{Plan, ProviderName};
 use crate::provider;
@@ -119,10 +120,16 @@ fn journey(
     };
     let landing = pipeline::land(session, &mut board, &place)?;
     let summary = Summary::new(&board, &calls, &landing, begun.elapsed().as_secs_f64());
-    let learned = pipeline::learn(session, &board, site.lessons)?;
-    state.remove().map_err(|error| {
-        Stop::failed(format_args!("cannot remove the state {}: {error}", site.state.display()))
-    })?;
+    // The work is done and pushed: what goes wrong from here on is told, and takes nothing back.
+    let mut faults = Vec::new();
+    let learned = pipeline::learn(session, &board, site.lessons).unwrap_or_else(|stop| {
+        faults.push(format!("the lessons are not recorded: {}", stop.message()));
+        0
+    });
+    if let Err(error) = state.remove() {
+        let state = site.state.display();
+        faults.push(format!("the state {state} is over and cannot be removed: {error}"));
+    }
     session.interrupt.resume_with(None);
 
     let one_by_one = match site.scratch {
@@ -139,8 +146,12 @@ fn journey(
     if let Some(why) = landing.held_back {
         output.note(format!("note: stopped before the push: {why}"));
     }
+    for fault in &faults {
+        complain(Stop::failed(fault).to_string());
+    }
     let (_, as_expected) = board.verdict();
-    Ok(if as_expected { Exit::Done } else { Exit::SomeFailed })
+    let is_well = as_expected && faults.is_empty();
+    Ok(if is_well { Exit::Done } else { Exit::SomeFailed })
 }
 
 /// The comparison is an extra: that it cannot be made is no fault of the run.

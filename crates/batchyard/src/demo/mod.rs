@@ -70,7 +70,7 @@ impl Scratch {
     /// Makes the remote, its clone and the copy of the lessons, in place of an earlier run's.
     pub(crate) fn build(&self, plan: &Plan, demo: &Demo, output: &Output) -> Result<(), Stop> {
         let failed = |error: io::Error| {
-            Stop::failed(format_args!("cannot prepare {}: {error}", self.root.display()))
+            Stop::refused(format_args!("cannot prepare {}: {error}", self.root.display()))
         };
         for name in
             ["remote.git", "clone", "seed", "one-by-one.git", "one-by-one", "one-by-one.state"]
@@ -78,12 +78,12 @@ impl Scratch {
             remove(&self.root.join(name)).map_err(failed)?;
         }
         source::fill(&self.git, &self.root, &demo.source, &self.base, output)?;
-        self.clone("remote.git", "clone").map_err(Stop::failed)?;
+        self.clone("remote.git", "clone").map_err(Stop::refused)?;
         if demo.one_by_one {
             // Now, while the remote is as it was.
             let args =
                 ["clone", "--quiet", "--bare", "--template=", "remote.git", "one-by-one.git"];
-            self.git.run(args).map_err(Stop::failed)?;
+            self.git.run(args).map_err(Stop::refused)?;
         }
         remove(&self.lessons()).map_err(failed)?;
         if plan.lessons.exists() {

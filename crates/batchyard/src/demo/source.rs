@@ -45,7 +45,7 @@ pub(super) fn fill(
     let seed = root.join("seed");
     let made =
         seed_from_files(git, &source, &seed, base).and_then(|()| fetch(git, root, &seed, base));
-    made.map_err(|why| Stop::failed(format_args!("cannot make the scratch remote: {why}")))
+    made.map_err(|why| Stop::refused(format_args!("cannot make the scratch remote: {why}")))
 }
 
 fn fetch(git: &Git, root: &Path, source: &Path, base: &str) -> Result<(), String> {

@@ -83,7 +83,8 @@ pub enum InvalidLesson {
     },
 }
 
-/// Says why a batch of lessons was not written. Nothing of the batch is in the file then.
+/// Says why a batch of lessons was not added. Nothing of the batch is in the file then, except
+/// after [`Torn`](Self::Torn) and [`Unread`](Self::Unread).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
@@ -124,6 +125,10 @@ pub enum WriteError {
         /// Why undoing it failed.
         undo: io::Error,
     },
+    /// The batch is in the file, but what another process wrote right behind it cannot be read.
+    /// The next refresh reads the file again.
+    #[error("the lessons were written, but the file cannot be read back")]
+    Unread(#[source] OpenError),
 }
 
 /// Says why a lesson was not added.
@@ -134,7 +139,7 @@ pub enum AddError {
     #[error(transparent)]
     Invalid(#[from] InvalidLesson),
     /// The batch that the lesson was in could not be written; all of its lessons get this error.
-    #[error("lesson {id:?} was not added")]
+    #[error("cannot add lesson {id:?}")]
     Write {
         /// The id of the lesson.
         id: String,

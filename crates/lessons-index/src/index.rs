@@ -140,7 +140,8 @@ impl LessonsIndex {
     /// # Errors
     ///
     /// Returns [`AddError`] when the lesson has no id or its line is over the cap, and when the
-    /// file cannot be locked, read or written; the file is then as it was before.
+    /// file cannot be locked, read or written; the file is then as it was before, unless
+    /// [`WriteError`](crate::WriteError) says otherwise.
     pub fn add(&self, lesson: Lesson) -> Result<Arc<Lesson>, AddError> {
         writer::add(&self.writer, self.stored(lesson)?)
     }

@@ -113,11 +113,12 @@ impl Lesson {
         for (key, new, _) in stamps.into_iter().filter(|(_, new, old)| new != old) {
             changes.push((key, new.map(|time| members::quote(&time.to_string()))));
         }
-        match Members::of(&self.raw) {
+        let line = match Members::of(&self.raw) {
             Ok(members) if !changes.is_empty() => members.with(&changes),
-            // Inside a string a line end is escaped, so these stand between two tokens.
-            _ => self.raw.replace(['\n', '\r'], " "),
-        }
+            _ => self.raw.to_string(),
+        };
+        // Inside a string a line end is escaped, so these stand between two tokens.
+        line.replace(['\n', '\r'], " ")
     }
 
     pub(crate) fn blank() -> Self {

@@ -33,8 +33,8 @@
 //!   Every order is total, so the same question has the same answer.
 //! * **Adding is batched.** The calls that come while the file is being written share the next
 //!   write: one lock, one append, one sync, one publication, however many they are.
-//! * **Processes share the file.** Writers hold a lock on `<file>.lock`, take in what others
-//!   wrote, end a torn last line (it is never deleted) and append. [`LessonsIndex::refresh`]
+//! * **Processes share the file.** Writers hold a lock on `<file>.lock` (beside the file itself
+//!   if the path is a symbolic link), take in what others wrote, end a torn last line (it is never deleted) and append. [`LessonsIndex::refresh`]
 //!   parses the appended bytes only. Readers need neither the lock nor the right to write.
 //!
 //! # Limits

@@ -29,7 +29,12 @@ impl SidecarLock {
                 .create(true)
                 .truncate(false)
                 .open(path)?;
-            file.lock()?;
+            // A signal that the process handles is no reason to give up.
+            while let Err(error) = file.lock() {
+                if error.kind() != io::ErrorKind::Interrupted {
+                    return Err(error);
+                }
+            }
             // Somebody may have removed the file while we waited, and the next process would
             // lock another of the same name.
             let ours = file.metadata()?;

@@ -23,7 +23,6 @@ const WINDOW_BYTES: usize = 4096;
 /// Follows a file.
 pub(crate) struct Source {
     path: PathBuf,
-    lock_path: PathBuf,
     options: Options,
     intake: Intake,
     /// What the file was when it was read; `None` if there was none, or if the last reading
@@ -56,7 +55,6 @@ pub(crate) struct Pending {
 impl Source {
     pub(crate) fn new(path: PathBuf, options: Options) -> Self {
         Self {
-            lock_path: SidecarLock::path_of(&path),
             path,
             intake: Intake::new(&options),
             options,
@@ -106,12 +104,14 @@ impl Source {
         }
     }
 
-    /// Appends lessons as one write under the lock. On an error none of them is in the file.
+    /// Appends lessons as one write under the lock.
     ///
     /// What others wrote before is read first, and is pending even after an error.
     pub(crate) fn append(&mut self, lessons: &[Arc<Lesson>]) -> Result<(), WriteError> {
-        let _lock = SidecarLock::acquire(&self.lock_path)
-            .map_err(|source| WriteError::Lock { path: self.lock_path.clone(), source })?;
+        let target = target_of(&self.path);
+        let lock_path = SidecarLock::path_of(&target);
+        let _lock = SidecarLock::acquire(&lock_path)
+            .map_err(|source| WriteError::Lock { path: lock_path, source })?;
         let open = || OpenOptions::new().read(true).append(true).create(true).open(&self.path);
         let cannot_open = |source| WriteError::Open { path: self.path.clone(), source };
         let is_new = !self.path.exists();
@@ -129,7 +129,7 @@ impl Source {
             bytes.push(b'\n');
         }
         let start = self.seen.as_ref().map_or(0, |seen| seen.offset);
-        if let Err(source) = self.write(&file, &bytes, is_new) {
+        if let Err(source) = self.write(&file, &bytes, is_new.then_some(&target)) {
             let path = self.path.clone();
             return Err(match undo(&file, start, bytes.len() as u64) {
                 Ok(now) => {
@@ -140,25 +140,29 @@ impl Source {
                 Err(undo) => WriteError::Torn { path, source, undo },
             });
         }
-        match file.metadata() {
-            Ok(now) if now.len() == start + bytes.len() as u64 => {
-                self.take(&bytes).map_err(|fault| self.broken(fault))?;
-                self.settle()?;
-                self.note(&now, now.len(), &bytes);
-                Ok(())
-            }
-            // Somebody who does not know the lock wrote at the same time.
-            Ok(now) => Ok(self.catch_up(&file, &now)?),
-            Err(source) => Err(OpenError::Read { path: self.path.clone(), source }.into()),
-        }
+        self.take_in(&file, start, &bytes).map_err(WriteError::Unread)
     }
 
-    fn write(&self, mut file: &File, bytes: &[u8], is_new: bool) -> io::Result<()> {
+    /// Reads what was just written from memory, or the file if more than that is new in it.
+    fn take_in(&mut self, file: &File, start: u64, bytes: &[u8]) -> Result<(), OpenError> {
+        let cannot_read = |source| OpenError::Read { path: self.path.clone(), source };
+        let now = file.metadata().map_err(cannot_read)?;
+        if now.len() != start + bytes.len() as u64 {
+            // Somebody who does not know the lock wrote at the same time.
+            return self.catch_up(file, &now);
+        }
+        self.take(bytes).map_err(|fault| self.broken(fault))?;
+        self.settle()?;
+        self.note(&now, now.len(), bytes);
+        Ok(())
+    }
+
+    fn write(&self, mut file: &File, bytes: &[u8], new: Option<&PathBuf>) -> io::Result<()> {
         file.write_all(bytes)?;
         if self.options.fsync == Fsync::OnBatch {
             file.sync_data()?;
-            if is_new {
-                File::open(folder_of(&self.path))?.sync_all()?;
+            if let Some(path) = new {
+                File::open(folder_of(path))?.sync_all()?;
             }
         }
         Ok(())
@@ -308,6 +312,20 @@ pub(crate) fn folder_of(path: &Path) -> &Path {
     }
 }
 
+/// Returns the path that symbolic links in place of the file lead to, whether it exists or not.
+///
+/// Links in the folders above make no difference: the lock stands beside the file in any case.
+fn target_of(path: &Path) -> PathBuf {
+    /// As many as Linux follows.
+    const MAX_LINKS: usize = 40;
+    let mut target = path.to_owned();
+    for _ in 0..MAX_LINKS {
+        let Ok(next) = fs::read_link(&target) else { break };
+        target = folder_of(&target).join(next);
+    }
+    target
+}
+
 /// Cuts off what a failed write left, unless it is not ours.
 fn undo(file: &File, start: u64, written: u64) -> io::Result<Metadata> {
     let len = file.metadata()?.len();
@@ -339,5 +357,28 @@ pub(crate) fn for_each_chunk<E>(
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(on_error(error)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::Mode;
+
+    #[test]
+    fn an_error_after_the_write_does_not_say_that_nothing_was_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lessons.jsonl");
+        fs::write(&path, "{\"id\":\"a\"}\n").unwrap();
+        let mut source = Source::new(path.clone(), Options::default().with_mode(Mode::Strict));
+        source.reload().unwrap();
+        // Our line, and one of somebody who wrote without the lock right behind it.
+        let ours = b"{\"id\":\"b\"}\n";
+        let mut file = OpenOptions::new().read(true).append(true).open(&path).unwrap();
+        file.write_all(ours).unwrap();
+        file.write_all(b"broken\n").unwrap();
+        let error = source.take_in(&file, 11, ours).map_err(WriteError::Unread).unwrap_err();
+        assert!(error.to_string().contains("written"), "{error}");
+        assert!(matches!(error, WriteError::Unread(OpenError::Fault { .. })), "{error:?}");
     }
 }

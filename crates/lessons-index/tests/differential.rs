@@ -184,8 +184,8 @@ proptest! {
         keys in prop::sample::subsequence(vec![
             r#""x":1.50"#, r#""id":"a""#, r#""task_type":"t""#, r#""y":{"id":[1, 2]}"#,
             r#""times_seen":7"#, r#""last_seen":"2026-01-31T09:30:00+01:00""#, r#""pattern":null"#,
-            r#""metadata":{"k":"v"}"#, r#""\u0070attern":"p""#,
-        ], 0..=9).prop_shuffle(),
+            r#""metadata":{"k":"v"}"#, r#""\u0070attern":"p""#, "\"z\":[1,\n{\r\n}]",
+        ], 0..=10).prop_shuffle(),
         text in "[ -~é\n\"\\\\]{0,8}",
         times in 0..9_u64,
         changes in 0..16_u8,

@@ -246,3 +246,42 @@ fn a_needle_is_literal() {
     }
     assert_eq!(index.snapshot().query().contains("a.b").unwrap().count(), 0);
 }
+
+/// A value that was laid out over several lines and then changed beside was written as it stood.
+#[test]
+fn a_line_end_inside_a_kept_value_does_not_tear_the_record() {
+    let file = missing();
+    let index = file.open();
+    let mut spread = common::parsed("{\"id\":\"a\",\"metadata\":{\r\n\"k\":[1,\n2]}}");
+    index.add(spread.clone()).unwrap();
+    spread.pattern = "p".into();
+    index.add(spread).unwrap();
+    assert_eq!(file.content().lines().count(), 2);
+    let reopened = file.open();
+    assert_eq!(reopened.report().faults, []);
+    assert_eq!(reopened.report(), index.report());
+    assert_eq!(reopened.snapshot().get("a").unwrap().metadata()["k"][1], 2);
+}
+
+/// Two names of one file are one file: locked under one of them alone, writers would not meet.
+#[test]
+fn a_link_to_the_file_locks_what_the_file_itself_locks() {
+    let file = missing();
+    let link = file.dir.path().join("link.jsonl");
+    std::os::unix::fs::symlink("lessons.jsonl", &link).unwrap();
+    // The first time the link leads nowhere yet; the second time it does.
+    for id in ["a", "b"] {
+        let index = lessons_index::LessonsIndex::open(&link, common::options()).unwrap();
+        index.add(lesson(id)).unwrap();
+    }
+    assert_eq!(file.open().snapshot().len(), 2);
+
+    let lock = file.dir.path().join("lessons.jsonl.lock");
+    std::fs::remove_file(&lock).unwrap();
+    std::fs::create_dir(&lock).unwrap();
+    let index = lessons_index::LessonsIndex::open(&link, common::options()).unwrap();
+    let error = index.add(lesson("c")).unwrap_err();
+    let source = std::error::Error::source(&error).unwrap().to_string();
+    assert!(source.contains("lessons.jsonl.lock"), "{source}");
+    assert!(index.path().ends_with("link.jsonl"), "the path stays as it was given");
+}

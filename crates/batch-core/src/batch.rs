@@ -14,8 +14,9 @@ use crate::sync::{Arc, Mutex, Weak, lock};
 pub(crate) trait Ledger: Send + Sync {
     /// Counts items of a batch that are final now, before anybody learns of them.
     fn settle(&self, batch: BatchId, round: Settled);
-    /// Sees to it that a batch that became ready is run, after the round was delivered.
-    fn go_on(&self);
+    /// Notes that the tickets of a counted round have their results; after the last one the next
+    /// batch of the key may go.
+    fn delivered(&self, batch: BatchId);
 }
 
 /// How many items of one round came to which end.
@@ -181,19 +182,23 @@ impl<O, E> Shared<O, E> {
         self.fill_open(|| Err(BatchError::Unresolved { panic: panic.map(str::to_owned) }));
     }
 
-    /// Ends a batch that its panicking processor dropped.
-    pub(crate) fn end_abandoned(&self, panic: &str) {
+    /// Ends a batch that its panicking processor dropped; without a message if the panic was
+    /// caught before it came here.
+    pub(crate) fn end_abandoned(&self, panic: Option<&str>) {
         // The batch was dropped by this very thread, so there is nothing to order.
         if self.abandoned.load(Ordering::Relaxed) {
-            self.end(Some(panic));
+            self.end(panic);
         }
     }
 
-    /// Returns the ids of the items without a result.
-    pub(crate) fn open_ids(&self) -> Vec<ItemId> {
+    /// Returns the ids of the items whose result is not delivered.
+    pub(crate) fn undelivered_ids(&self) -> Vec<ItemId> {
         let slots = lock(&self.slots);
-        let is_open = |state: &SlotState<O, E>| matches!(state, SlotState::Open);
-        self.ids.iter().zip(&slots.states).filter(|(_, s)| is_open(s)).map(|(id, _)| *id).collect()
+        let items = self.ids.iter().zip(&slots.states);
+        items
+            .filter(|(_, state)| !matches!(state, SlotState::Published))
+            .map(|(id, _)| *id)
+            .collect()
     }
 
     fn fill_open(&self, mut outcome: impl FnMut() -> Outcome<O, E>) {
@@ -230,7 +235,7 @@ impl<O, E> Shared<O, E> {
         }
         self.block.publish(round);
         if let Some(ledger) = &ledger {
-            ledger.go_on();
+            ledger.delivered(self.id);
         }
     }
 }

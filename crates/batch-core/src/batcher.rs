@@ -172,7 +172,7 @@ impl<P: BatchProcessor> Batcher<P> {
         self.engine().history()
     }
 
-    fn engine(&self) -> &Engine<P> {
+    pub(crate) fn engine(&self) -> &Engine<P> {
         &self.handle.0
     }
 }

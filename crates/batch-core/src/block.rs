@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use crate::current;
 use crate::error::Outcome;
+use crate::panics;
 use crate::sync::{Arc, Condvar, Mutex, Weak, is_over, lock, wait_until};
 
 /// An engine whose batches are run by the threads that wait for them.
@@ -93,8 +94,9 @@ impl<O, E> Block<O, E> {
         if wake_threads {
             self.published.notify_all();
         }
+        // The wakers are not ours: one that panics must not keep the others from being woken.
         for waker in wakers {
-            waker.wake();
+            panics::swallow(|| waker.wake());
         }
     }
 
@@ -134,16 +136,18 @@ impl<O, E> Block<O, E> {
 
     /// Takes the result of a cell, or registers the waker of the task that wants it.
     pub(crate) fn poll(&self, index: usize, context: &Context<'_>) -> Poll<Outcome<O, E>> {
+        // Wakers are cloned before the lock and dropped after it: both may run any code.
+        let waker = context.waker().clone();
         let mut state = lock(&self.state);
         if let Some(outcome) = state.take(index) {
             return Poll::Ready(outcome);
         }
-        if let Cell::Pending(waker) = &mut state.cells[index] {
-            match waker {
-                Some(waker) => waker.clone_from(context.waker()),
-                None => *waker = Some(context.waker().clone()),
-            }
-        }
+        let replaced = match &mut state.cells[index] {
+            Cell::Pending(place) => place.replace(waker),
+            Cell::Ready(_) | Cell::Taken => unreachable!("the cell was not ready"),
+        };
+        drop(state);
+        drop(replaced);
         Poll::Pending
     }
 
@@ -209,11 +213,13 @@ impl<O: Send, E: Send + Sync> Completion for Block<O, E> {
     }
 
     fn poll_all(&self, context: &Context<'_>) -> bool {
+        let waker = context.waker().clone();
         let mut state = lock(&self.state);
-        if state.pending > 0 && !state.flushes.iter().any(|w| w.will_wake(context.waker())) {
-            state.flushes.push(context.waker().clone());
+        let is_done = state.pending == 0;
+        if !is_done && !state.flushes.iter().any(|known| known.will_wake(&waker)) {
+            state.flushes.push(waker);
         }
-        state.pending == 0
+        is_done
     }
 
     fn is_own_processor(&self) -> bool {

@@ -64,7 +64,7 @@ impl<P: BatchProcessor> Builder<P> {
         self
     }
 
-    /// Sets the most weight of one batch; an item that alone weighs more is refused.
+    /// Sets the most weight of one batch, at least 1; an item that alone weighs more is refused.
     pub fn max_batch_weight(mut self, weight: u64) -> Self {
         self.settings.limits.max_weight = weight;
         self
@@ -90,7 +90,8 @@ impl<P: BatchProcessor> Builder<P> {
 
     /// Sends a batch when it is full or its oldest item has waited for `linger`.
     ///
-    /// The time runs from the oldest item, so later items neither reset nor inherit it.
+    /// The time runs from the oldest item, so later items neither reset nor inherit it. While a
+    /// submit waits for room nothing lingers: no batch could take more.
     pub fn linger(mut self, linger: Duration) -> Self {
         self.settings.dispatch = Dispatch::Linger(linger);
         self
@@ -133,6 +134,8 @@ impl<P: BatchProcessor> Builder<P> {
         let Settings { limits, capacity, dispatch, .. } = &self.settings;
         let fault = if limits.max_items == 0 {
             "max_batch_items is 0; a batch holds at least 1 item"
+        } else if limits.max_weight == 0 {
+            "max_batch_weight is 0; a batch weighs at least 1"
         } else if *capacity == 0 {
             "capacity is 0; a batcher holds at least 1 item"
         } else if self.settings.is_inline() && *dispatch != Dispatch::Natural {

@@ -1,6 +1,5 @@
 //! The engine behind a batcher: admission, dispatch, books.
 
-use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,9 +11,10 @@ use crate::builder::Settings;
 use crate::current::{self, Running};
 use crate::error::Refusal;
 use crate::id::{BatchId, ItemId};
+use crate::panics;
 use crate::processor::{BatchOf, BatchProcessor};
-use crate::queue::Queue;
-use crate::stats::{PastBatch, Stats};
+use crate::queue::{Dispatch, Queue};
+use crate::stats::{DispatchReason, PastBatch, Stats};
 use crate::sync::{Arc, Condvar, Mutex, MutexGuard, Weak, deadline, is_over, lock, wait_until};
 use crate::ticket::Ticket;
 
@@ -59,6 +59,8 @@ struct State<P: BatchProcessor> {
     stopping: bool,
     /// A thread runs the batches of an inline engine.
     leading: bool,
+    /// Holds an inline engine whose last handle is gone until its queue is empty.
+    kept: Option<Arc<Engine<P>>>,
 }
 
 struct InFlight<P: BatchProcessor> {
@@ -66,6 +68,8 @@ struct InFlight<P: BatchProcessor> {
     batch: Weak<SharedOf<P>>,
     /// Items that are not final.
     open: usize,
+    /// Rounds that are counted and not yet with their tickets.
+    rounds: usize,
     past: PastBatch<P::Key>,
     sent: Instant,
 }
@@ -103,6 +107,7 @@ impl<P: BatchProcessor> Engine<P> {
                     closed: false,
                     stopping: false,
                     leading: false,
+                    kept: None,
                 }),
                 work: Condvar::new(),
                 room: Condvar::new(),
@@ -172,6 +177,10 @@ impl<P: BatchProcessor> Engine<P> {
             } else if current::is_running(self.link.id) {
                 Some(Refusal::WouldDeadlock)
             } else {
+                if self.settings.dispatch != Dispatch::Natural {
+                    // What lingers cannot grow any more, and only its end makes room.
+                    state.queue.seal_all(DispatchReason::Full);
+                }
                 state = self.wait_for_change(state, &self.room, until);
                 continue;
             };
@@ -249,6 +258,7 @@ impl<P: BatchProcessor> Engine<P> {
             block,
             batch: Arc::downgrade(&batch.shared()),
             open: items,
+            rounds: 0,
             past,
             sent: now,
         };
@@ -265,12 +275,11 @@ impl<P: BatchProcessor> Engine<P> {
         let shared = batch.shared();
         let running = Running::enter(self.link.id, batch.id());
         let run = AssertUnwindSafe(|| self.processor.process(key, batch));
-        if let Err(payload) = catch_unwind(run) {
-            shared.end_abandoned(message(&*payload));
-            swallow_panic(|| drop(payload));
-        }
-        // The last owner drops the items, which is user code too.
-        swallow_panic(|| drop(shared));
+        let ended = catch_unwind(run);
+        shared.end_abandoned(ended.as_ref().err().map(|payload| panics::message(&**payload)));
+        // The last owner drops the results, which is user code too, as a payload may be.
+        panics::swallow(|| drop(ended));
+        panics::swallow(|| drop(shared));
         drop(running);
     }
 
@@ -298,18 +307,4 @@ fn in_flight_items(stats: &Stats) -> usize {
 
 fn count(len: usize) -> u64 {
     u64::try_from(len).unwrap_or(u64::MAX)
-}
-
-fn message(payload: &(dyn Any + Send)) -> &str {
-    let text = payload.downcast_ref::<&str>().copied();
-    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("a panic without a message")
-}
-
-/// Runs drops of user values; the panic hook has told of a panic already.
-fn swallow_panic(run: impl FnOnce()) {
-    if let Err(payload) = catch_unwind(AssertUnwindSafe(run)) {
-        // Dropping it could panic again.
-        std::mem::forget(payload);
-    }
 }

@@ -37,7 +37,7 @@
 //!
 //! # Performance
 //! A submit takes one lock and, in a batch that has room, allocates nothing but the growth of the
-//! batch's buffers; completing a batch takes one lock for the books and one for its results, and
+//! batch's buffers; completing a batch takes two locks for the books and one for its results, and
 //! wakes its waiters once.
 #![forbid(unsafe_code)]
 
@@ -51,6 +51,7 @@ mod engine;
 mod error;
 mod flush;
 mod id;
+mod panics;
 mod processor;
 mod queue;
 mod stats;

@@ -46,7 +46,8 @@ pub type BatchOf<P> =
 pub trait BatchProcessor: Send + Sync + 'static {
     /// The partition key: only items of one key share a batch. `()` for one group.
     ///
-    /// It is compared and cloned while the engine holds its lock, so neither may panic or block.
+    /// It is compared, cloned and dropped while the engine holds its lock, so none of these may
+    /// panic, block or use the batcher.
     type Key: Ord + Clone + Debug + Send + Sync + 'static;
     /// One small job.
     type Item: Send + 'static;

@@ -1,7 +1,7 @@
 //! The locks of the engine, in one place.
 //!
-//! A poisoned lock is taken over: no user code runs under any lock of this crate except `Ord` and
-//! `Clone` of a key, and every critical section leaves its state whole at each step.
+//! A poisoned lock is taken over: no user code runs under any lock of this crate except `Ord`,
+//! `Clone` and `Drop` of a key, and every critical section leaves its state whole at each step.
 
 pub(crate) use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 

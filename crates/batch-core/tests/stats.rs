@@ -57,7 +57,7 @@ fn items_per_call_is_none_before_the_first_call() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(common::cases(64))]
 
     /// Whatever goes in, in whatever groups and limits: each item comes back once, as itself, and
     /// batches keep their caps and the order of their key.

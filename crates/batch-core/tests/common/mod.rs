@@ -12,6 +12,16 @@ use std::time::Duration;
 
 use batch_core::{BatchOf, BatchProcessor};
 
+/// Runs `cases` random cases, or as many as `PROPTEST_CASES` says.
+pub(crate) fn cases(cases: u32) -> proptest::prelude::ProptestConfig {
+    let config = proptest::prelude::ProptestConfig::default();
+    if std::env::var_os("PROPTEST_CASES").is_some() {
+        config
+    } else {
+        proptest::prelude::ProptestConfig { cases, ..config }
+    }
+}
+
 /// Long enough never to come in a test that passes.
 pub(crate) const LONG: Duration = Duration::from_mins(10);
 

@@ -1,0 +1,278 @@
+//! Faults that were found in review, each named for what holds instead.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::convert::Infallible;
+use std::future::{Future, IntoFuture};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
+
+use batch_core::{
+    Batch, BatchError, Batcher, Close, Refusal, Ticket, TicketFuture, batch_fn, keyed_fn,
+};
+use common::{Gate, LONG, Recorder, block_on};
+
+type Kept = Arc<Mutex<Vec<Batch<u64, u64, Infallible>>>>;
+
+/// Puts every batch aside, to be resolved by the test.
+fn keeper() -> (Kept, impl batch_core::BatchProcessor<Item = u64, Output = u64, Error = Infallible>)
+{
+    let kept = Kept::default();
+    let store = Arc::clone(&kept);
+    (kept, keyed_fn(|_: &u64| (), move |(), batch| store.lock().unwrap().push(batch)))
+}
+
+fn resolve_next(kept: &Kept) {
+    let batch = kept.lock().unwrap().remove(0);
+    for slot in batch.slots() {
+        assert!(slot.resolve(Ok(slot.item() + 1)));
+    }
+}
+
+fn poll<F: Future>(future: Pin<&mut F>, waker: &Waker) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(waker))
+}
+
+/// The engine went with the last handle, and what waited behind a kept batch with it: its ticket
+/// was waited for without end.
+#[test]
+fn inline_items_behind_a_kept_batch_outlive_the_last_handle() {
+    let (kept, processor) = keeper();
+    let batcher = Batcher::builder(processor).inline().build().unwrap();
+    let first = batcher.submit(1).unwrap();
+    let second = batcher.submit(2).unwrap();
+    assert_eq!(kept.lock().unwrap().len(), 1);
+    drop(batcher);
+    resolve_next(&kept);
+    assert_eq!(first.wait().unwrap(), 2);
+    assert_eq!(kept.lock().unwrap().len(), 1);
+    resolve_next(&kept);
+    assert_eq!(second.wait().unwrap(), 3);
+}
+
+/// A waiting thread that was asked to run the next batch found the engine gone with the handle of
+/// the one who had asked.
+#[test]
+fn an_inline_hand_over_outlives_the_last_handle() {
+    for _ in 0..200 {
+        let batcher = Batcher::builder(Recorder::open()).inline().build().unwrap();
+        thread::scope(|scope| {
+            for item in 0..3 {
+                let batcher = batcher.clone();
+                scope.spawn(move || {
+                    let ticket = batcher.submit(item).unwrap();
+                    drop(batcher);
+                    assert_eq!(ticket.wait().unwrap(), item + 1);
+                });
+            }
+            drop(batcher);
+        });
+    }
+}
+
+/// The batch waited for the message of a panic that never came out of the processor.
+#[test]
+fn a_batch_dropped_in_a_panic_that_the_processor_caught_is_unresolved() {
+    let processor = keyed_fn(
+        |_: &u64| (),
+        |(), batch: Batch<u64, u64, Infallible>| {
+            let caught = catch_unwind(AssertUnwindSafe(|| {
+                let _batch = batch;
+                panic!("caught by the processor");
+            }));
+            assert!(caught.is_err());
+        },
+    );
+    let batcher = Batcher::new(processor).unwrap();
+    let outcome = batcher.submit(1).unwrap().wait_timeout(LONG).unwrap();
+    assert!(matches!(outcome, Err(BatchError::Unresolved { .. })), "{outcome:?}");
+}
+
+struct Rude;
+
+impl Wake for Rude {
+    fn wake(self: Arc<Self>) {
+        panic!("a waker that panics");
+    }
+}
+
+struct Polite(Gate);
+
+impl Wake for Polite {
+    fn wake(self: Arc<Self>) {
+        self.0.open();
+    }
+}
+
+/// A waker that panicked kept the others from being woken, and ended the worker where the batch
+/// had been left unresolved.
+#[test]
+fn a_waker_that_panics_harms_no_other() {
+    let entered = Gate::default();
+    let gate = Gate::default();
+    let (inside, go) = (entered.clone(), gate.clone());
+    let processor = keyed_fn(
+        |_: &u64| (),
+        move |(), batch: Batch<u64, u64, Infallible>| {
+            inside.open();
+            go.pass();
+            assert!(batch.items()[0] > 1, "leaves the batch unresolved");
+            batch.resolve_all(batch.items().iter().map(|item| Ok(*item)).collect());
+        },
+    );
+    let batcher = Batcher::new(processor).unwrap();
+    let mut rude = Vec::new();
+    let mut tickets: Vec<_> = batcher.submit_all([1, 1, 1]).unwrap().into_iter().collect();
+    let mut polite = pin!(tickets.pop().unwrap().into_future());
+    entered.pass();
+    for ticket in tickets {
+        let mut future = Box::pin(ticket.into_future());
+        assert!(poll(future.as_mut(), &Waker::from(Arc::new(Rude))).is_pending());
+        rude.push(future);
+    }
+    let mut flush = pin!(batcher.flush());
+    assert!(poll(flush.as_mut(), &Waker::from(Arc::new(Rude))).is_pending());
+    let woken = Gate::default();
+    assert!(poll(polite.as_mut(), &Waker::from(Arc::new(Polite(woken.clone())))).is_pending());
+    gate.open();
+    woken.pass();
+    assert!(matches!(block_on(polite), Err(BatchError::Unresolved { .. })));
+    for mut future in rude {
+        assert!(poll(future.as_mut(), Waker::noop()).is_ready());
+    }
+    assert_eq!(batcher.submit(2).unwrap().wait_timeout(LONG).unwrap().unwrap(), 2);
+}
+
+struct Curious(Mutex<Option<Ticket<u64, Infallible>>>);
+
+impl Wake for Curious {
+    fn wake(self: Arc<Self>) {}
+}
+
+impl Drop for Curious {
+    fn drop(&mut self) {
+        assert!(!self.0.lock().unwrap().as_ref().unwrap().is_done());
+    }
+}
+
+/// A replaced waker was dropped under the lock of its batch: a task that ended there and looked at
+/// another ticket of the batch waited for itself.
+#[test]
+fn a_replaced_waker_is_dropped_under_no_lock() {
+    let (kept, processor) = keeper();
+    let batcher = Batcher::builder(processor).inline().build().unwrap();
+    let mut tickets = batcher.submit_all([1, 2, 3]).unwrap().into_iter();
+    let mut future: TicketFuture<_, _> = tickets.next().unwrap().into_future();
+    for ticket in tickets {
+        let curious = Waker::from(Arc::new(Curious(Mutex::new(Some(ticket)))));
+        assert!(poll(Pin::new(&mut future), &curious).is_pending());
+    }
+    assert!(poll(Pin::new(&mut future), Waker::noop()).is_pending());
+    resolve_next(&kept);
+    assert_eq!(block_on(future).unwrap(), 2);
+}
+
+/// Items handed back were in no count, and their tickets in the dark, until what was in flight had
+/// ended.
+#[test]
+fn an_abort_hands_back_at_once() {
+    let recorder = Recorder::default();
+    let batcher = Batcher::builder(recorder.clone()).max_batch_items(1).build().unwrap();
+    let mut tickets = batcher.submit_all([1, 2, 3]).unwrap().into_iter();
+    recorder.entered.pass();
+    let first = tickets.next().unwrap();
+    thread::scope(|scope| {
+        let closing = scope.spawn(|| batcher.close(Close::Abort, LONG));
+        for ticket in tickets {
+            let outcome = ticket.wait_timeout(LONG).unwrap();
+            assert!(matches!(outcome, Err(BatchError::Closed)), "{outcome:?}");
+        }
+        let stats = batcher.stats();
+        assert_eq!((stats.accepted, stats.handed_back), (3, 2));
+        assert_eq!((stats.queued, stats.in_flight), (0, 1));
+        recorder.gate.open();
+        let report = closing.join().unwrap();
+        assert_eq!(report.leftovers.iter().map(|left| left.1).collect::<Vec<_>>(), [2, 3]);
+    });
+    assert_eq!(first.wait().unwrap(), 2);
+}
+
+/// One close took away what another waited for, and did not say so.
+#[test]
+fn a_drain_ends_when_an_abort_empties_the_queue() {
+    let (resolved, gate) = (Gate::default(), Gate::default());
+    let (done, go) = (resolved.clone(), gate.clone());
+    // It resolves its batch and stays busy: nothing is in flight, and nobody takes the next.
+    let processor = keyed_fn(
+        |item: &u64| *item,
+        move |_, batch: Batch<u64, u64, Infallible>| {
+            batch.resolve_all(batch.items().iter().map(|item| Ok(*item)).collect());
+            done.open();
+            go.pass();
+        },
+    );
+    let batcher = Batcher::new(processor).unwrap();
+    let first = batcher.submit(1).unwrap();
+    resolved.pass();
+    let second = batcher.submit(2).unwrap();
+    thread::scope(|scope| {
+        let draining = scope.spawn(|| batcher.close(Close::Drain, LONG));
+        while batcher.try_submit(3).is_ok_and(|ticket| {
+            ticket.detach();
+            true
+        }) {
+            thread::yield_now();
+        }
+        let aborted = batcher.close(Close::Abort, LONG);
+        assert!(aborted.leftovers.iter().any(|left| left.1 == 2));
+        assert!(draining.join().unwrap().leftovers.is_empty());
+    });
+    gate.open();
+    assert_eq!(first.wait().unwrap(), 1);
+    assert!(matches!(second.wait(), Err(BatchError::Closed)));
+}
+
+/// An item whose result was not delivered yet was neither final nor in flight.
+#[test]
+fn a_close_lists_what_is_resolved_and_not_delivered() {
+    let (kept, processor) = keeper();
+    let batcher = Batcher::builder(processor).inline().build().unwrap();
+    let tickets = batcher.submit_all([1, 2]).unwrap();
+    let ids: Vec<_> = tickets.into_iter().map(|ticket| ticket.id()).collect();
+    assert!(kept.lock().unwrap()[0].slot(0).resolve(Ok(1)));
+    let report = batcher.close(Close::Abort, std::time::Duration::ZERO);
+    assert_eq!((report.in_flight, report.stats.in_flight), (ids, 2));
+}
+
+/// A submit waited for room that only a batch which lingers could make, though nothing more could
+/// join that batch.
+#[test]
+fn nothing_lingers_while_a_submit_waits_for_room() {
+    let batcher = Batcher::builder(Recorder::open())
+        .capacity(2)
+        .max_batch_items(10)
+        .linger(LONG)
+        .max_block(None)
+        .build()
+        .unwrap();
+    let tickets = batcher.submit_all([1, 2, 3]).unwrap();
+    batcher.flush().wait().unwrap();
+    assert_eq!(tickets.wait().into_iter().map(Result::unwrap).collect::<Vec<_>>(), [2, 3, 4]);
+}
+
+/// A batch that may weigh nothing takes nothing.
+#[test]
+fn a_weight_limit_of_0_is_refused() {
+    let echo = || batch_fn(|items: &[u8]| items.iter().map(|i| Ok::<_, Infallible>(*i)).collect());
+    let refused = Batcher::builder(echo()).max_batch_weight(0).build().unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::InvalidInput);
+    assert!(refused.to_string().contains("max_batch_weight is 0"));
+    let batcher = Batcher::builder(echo()).max_batch_weight(1).build().unwrap();
+    assert_eq!(batcher.submit(7).unwrap().wait().unwrap(), 7);
+    batcher.close(Close::Drain, LONG);
+    assert_eq!(*batcher.submit(8).unwrap_err().reason(), Refusal::Closed);
+}

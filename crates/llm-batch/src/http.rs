@@ -180,16 +180,17 @@ impl Http {
             _ if reply.status.is_redirection() => {
                 (None, "redirects are not followed; set the base URL to where it is".to_owned())
             }
-            Ok(body) => error_of(body),
+            Ok(body) => error_of(body, &|text| self.scrub(text)),
             Err(error) => (None, error.clone()),
         };
         let kind = kind.unwrap_or_else(|| format!("http_{}", reply.status.as_u16()));
-        (self.scrub(&kind), self.scrub(&message))
+        (excerpt(&self.scrub(&kind)), self.scrub(&message))
     }
 
     /// Removes the key: some servers repeat it in what they say.
-    fn scrub(&self, text: &str) -> String {
-        text.replace(self.key.expose_secret(), "[key]")
+    pub(crate) fn scrub(&self, text: &str) -> String {
+        // Blanks around it are lost on the way.
+        text.replace(self.key.expose_secret().trim(), "[key]")
     }
 }
 
@@ -228,16 +229,17 @@ pub(crate) fn secret_header(value: &str) -> Option<HeaderValue> {
     Some(value)
 }
 
-/// Returns the kind and message of an error body: nested, flat, or no JSON at all.
-fn error_of(body: &[u8]) -> (Option<String>, String) {
+/// Returns the kind and message of an error body: nested, flat, or no JSON at all. Secrets are
+/// removed from the message before it is cut: of half a secret nothing would be found.
+fn error_of(body: &[u8], scrub: &dyn Fn(&str) -> String) -> (Option<String>, String) {
     let value: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
     let error = value.get("error").filter(|e| e.is_object()).unwrap_or(&value);
     let text = |key: &str| error.get(key).and_then(|v| v.as_str()).map(str::to_owned);
     let message = text("message").or_else(|| value.get("error")?.as_str().map(str::to_owned));
     let kind = text("type").filter(|kind| kind != "error");
     match message {
-        Some(message) => (kind, excerpt(&message)),
-        None => (kind, excerpt(&String::from_utf8_lossy(body))),
+        Some(message) => (kind, excerpt(&scrub(&message))),
+        None => (kind, excerpt(&scrub(&String::from_utf8_lossy(body)))),
     }
 }
 
@@ -289,6 +291,7 @@ mod tests {
 
     #[test]
     fn errors_are_read_in_every_shape() {
+        let error_of = |body: &[u8]| error_of(body, &str::to_owned);
         let nested = br#"{"type":"error","error":{"type":"overloaded_error","message":"Busy"}}"#;
         assert_eq!(error_of(nested), (Some("overloaded_error".to_owned()), "Busy".to_owned()));
         let flat = br#"{"type":"not_found","message":"No such batch"}"#;

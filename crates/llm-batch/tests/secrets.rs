@@ -1,5 +1,7 @@
 //! The key goes to the provider and nowhere else.
 
+#![allow(clippy::unwrap_used, reason = "a helper of tests is not seen as a test")]
+
 mod common;
 
 use std::env;
@@ -144,6 +146,44 @@ fn the_key_is_in_no_output_error_or_file() {
     let shown = shown.join("\n");
     assert!(shown.contains("the key [key] is wrong"), "{shown}");
     assert!(!shown.contains("SECRET"), "{shown}");
+}
+
+/// Everything that a run shows of a provider that answers with `reply` to creates or polls.
+fn shown_of(reply: &Reply, to_create: bool) -> String {
+    let (create, poll) = (reply.clone(), reply.clone());
+    let sim = Sim::start(Faults {
+        create: Some(Box::new(move |_, _| to_create.then(|| create.clone()))),
+        poll: Some(Box::new(move |nth, _| (!to_create && nth == 0).then(|| poll.clone()))),
+        ..Faults::default()
+    });
+    let place = Place::new();
+    let (outcomes, ended) = run(&open(&sim, &place), [ask("a")]);
+    let mut shown = format!("{outcomes:?} {ended:?}");
+    for entry in fs::read_dir(place.state()).unwrap() {
+        shown.push_str(&fs::read_to_string(entry.unwrap().path()).unwrap());
+    }
+    shown
+}
+
+/// The message was cut to its length first, and half a key was no key to be removed.
+#[test]
+fn a_key_at_the_cut_of_a_message_is_removed_whole() {
+    for before in 480..500 {
+        let message = format!("{}{KEY}", "x".repeat(before));
+        let shown = shown_of(&Reply::error(400, "invalid", &message), true);
+        assert!(!shown.contains("sk-"), "{before}: {shown}");
+    }
+}
+
+/// What a parser says of an answer may repeat it.
+#[test]
+fn a_key_in_an_answer_of_another_shape_is_not_shown() {
+    for to_create in [true, false] {
+        for body in [serde_json::json!(KEY), serde_json::json!({"id": [KEY], KEY: 1})] {
+            let shown = shown_of(&Reply::json(200, &body), to_create);
+            assert!(!shown.contains("SECRET"), "{shown}");
+        }
+    }
 }
 
 /// Not a test by itself: what the process does that has a proxy in its environment.

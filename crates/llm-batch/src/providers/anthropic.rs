@@ -213,7 +213,7 @@ impl Provider for Anthropic {
         let status = reply.status.as_u16();
         if reply.status.is_success() {
             let unknown = |why: String| CreateError::Ambiguous {
-                reason: format!("the provider answered {status}, but {why}"),
+                reason: self.http.scrub(&format!("the provider answered {status}, but {why}")),
             };
             let body = reply.body.map_err(|error| unknown(format!("was cut off: {error}")))?;
             let batch: BatchObject<'_> = serde_json::from_slice(&body)
@@ -239,7 +239,9 @@ impl Provider for Anthropic {
     fn poll(&self, batch_id: &str, call: &Call<'_>) -> Result<Progress, CallError> {
         let body = self.http.get(&path(batch_id, "")?, call)?;
         let batch: BatchObject<'_> = serde_json::from_slice(&body)
-            .map_err(|error| CallError::passing(format!("the batch cannot be read: {error}")))?;
+            // What the parser says may repeat what it read.
+            .map_err(|error| self.http.scrub(&format!("the batch cannot be read: {error}")))
+            .map_err(CallError::passing)?;
         if batch.id != batch_id {
             return Err(CallError::passing("the provider told about another batch"));
         }

@@ -47,8 +47,8 @@ impl Accounting {
             Status::Errored | Status::Expired | Status::Canceled => self.failed += 1,
         }
         let usage = usage.unwrap_or_default();
-        self.input_tokens += usage.input_tokens;
-        self.output_tokens += usage.output_tokens;
+        self.input_tokens = self.input_tokens.saturating_add(usage.input_tokens);
+        self.output_tokens = self.output_tokens.saturating_add(usage.output_tokens);
         self.settle();
     }
 

@@ -8,6 +8,8 @@ const FIRST: Duration = Duration::from_secs(2);
 /// So that a provider is not asked without a pause, whatever was set.
 const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_mins(1);
+/// Later than any time-out that is meant, and soon enough for every clock.
+const FURTHEST: Duration = Duration::from_hours(365 * 24);
 
 /// The waits of one batch: growing from 2 s to 60 s, or even where the caller set an interval;
 /// growing faster while calls fail. Each is spread by a quarter either way.
@@ -22,7 +24,7 @@ pub(crate) struct Backoff {
 impl Backoff {
     pub(crate) fn new(interval: Option<Duration>) -> Backoff {
         let random = RandomState::new().build_hasher().finish() | 1;
-        let interval = interval.map(|interval| interval.max(SHORTEST));
+        let interval = interval.map(|interval| interval.clamp(SHORTEST, FURTHEST));
         Backoff { interval, polls: 0, failures: 0, random }
     }
 
@@ -95,5 +97,16 @@ mod tests {
         let mut backoff = Backoff::new(Some(Duration::from_millis(1)));
         let asked = Duration::from_secs(30);
         assert_eq!(backoff.after_failure(Some(asked)), asked);
+    }
+
+    #[test]
+    fn an_interval_beyond_the_clock_is_no_panic() {
+        let mut backoff = Backoff::new(Some(Duration::MAX));
+        for _ in 0..20 {
+            let waits = [backoff.after_failure(None), backoff.after_success()];
+            for wait in waits {
+                assert!(std::time::Instant::now().checked_add(wait).is_some());
+            }
+        }
     }
 }

@@ -43,11 +43,24 @@ pub(crate) fn private_dir(dir: &Path) -> Result<(), Error> {
         }
         return Ok(());
     }
-    DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(io("create", dir))?;
-    match dir.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => sync_dir(parent),
-        _ => sync_dir(Path::new(".")),
+    make(dir)
+}
+
+/// Makes `dir` and what is missing above it. Each entry is on the disk when this returns: with an
+/// entry lost, all that is recorded below would be lost.
+fn make(dir: &Path) -> Result<(), Error> {
+    let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
+    if let Some(parent) = parent
+        && !parent.exists()
+    {
+        make(parent)?;
     }
+    match DirBuilder::new().mode(0o700).create(dir) {
+        // Somebody else made it meanwhile, or it ends in a dot.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => {}
+        made => made.map_err(io("create", dir))?,
+    }
+    sync_dir(parent.unwrap_or(Path::new(".")))
 }
 
 pub(crate) fn sync_dir(dir: &Path) -> Result<(), Error> {

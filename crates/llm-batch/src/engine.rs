@@ -1,6 +1,7 @@
 //! What tickets and runs share: the state, the settings, and who works on which request.
 
-use std::collections::{HashMap, HashSet};
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -31,10 +32,17 @@ pub(crate) struct Engine {
     pub(crate) settings: Settings,
     pub(crate) state_dir: PathBuf,
     state: Mutex<State>,
-    active: Mutex<HashSet<String>>,
+    active: Mutex<Working>,
     idle: Condvar,
     totals: Mutex<Accounting>,
     http_calls: AtomicU64,
+}
+
+/// What is being worked on.
+#[derive(Debug, Default)]
+struct Working {
+    ids: HashSet<String>,
+    passes: usize,
 }
 
 /// Who asks.
@@ -93,7 +101,7 @@ impl Engine {
         mode: Mode,
         on_outcome: &mut dyn FnMut(usize, Result<Answer, RequestError>),
     ) -> Result<Run, Error> {
-        let _active = self.activate(requests)?;
+        let active = self.activate(requests)?;
         let prepared: Vec<_> = requests.iter().map(|request| self.prepare(request)).collect();
         for (request, prepared) in requests.iter().zip(&prepared) {
             if self.conflicts(request, prepared) {
@@ -104,7 +112,14 @@ impl Engine {
             }
         }
         let call = Call::within(self.settings.timeout, &self.settings.stop, &self.http_calls);
-        let mut session = Session::new(self, &call, requests, on_outcome);
+        let mut tell = |index: usize, outcome| {
+            if mode == Mode::Tickets {
+                // Who has the answer may ask again at once, whatever the others still wait for.
+                active.release(&requests[index].id);
+            }
+            on_outcome(index, outcome);
+        };
+        let mut session = Session::new(self, &call, requests, &mut tell);
         let worked = session.work(prepared, mode);
         session.finish(worked)
     }
@@ -131,7 +146,7 @@ impl Engine {
     /// Waits until nobody works and lets others have the state folder.
     pub(crate) fn release_state(&self) {
         let active = self.active.lock().unwrap_or_else(PoisonError::into_inner);
-        let idle = self.idle.wait_while(active, |active| !active.is_empty());
+        let idle = self.idle.wait_while(active, |active| active.passes > 0);
         self.state().release();
         drop(idle);
     }
@@ -139,28 +154,40 @@ impl Engine {
     /// Marks the requests as being worked on, all or none.
     fn activate(&self, requests: &[&Request]) -> Result<Active<'_>, Error> {
         let mut active = self.active.lock().unwrap_or_else(PoisonError::into_inner);
-        let taken = requests.iter().find(|request| active.contains(&request.id));
+        let taken = requests.iter().find(|request| active.ids.contains(&request.id));
         if let Some(taken) = taken {
             return Err(Error::InFlight { id: taken.id.clone() });
         }
-        active.extend(requests.iter().map(|request| request.id.clone()));
+        active.passes += 1;
+        active.ids.extend(requests.iter().map(|request| request.id.clone()));
         let ids = requests.iter().map(|request| request.id.clone()).collect();
-        Ok(Active { engine: self, ids })
+        Ok(Active { engine: self, ids: RefCell::new(ids) })
     }
 }
 
 struct Active<'e> {
     engine: &'e Engine,
-    ids: Vec<String>,
+    ids: RefCell<BTreeSet<String>>,
+}
+
+impl Active<'_> {
+    /// Ends the work on one request.
+    fn release(&self, id: &str) {
+        if self.ids.borrow_mut().remove(id) {
+            let mut active = self.engine.active.lock().unwrap_or_else(PoisonError::into_inner);
+            active.ids.remove(id);
+        }
+    }
 }
 
 impl Drop for Active<'_> {
     fn drop(&mut self) {
         let mut active = self.engine.active.lock().unwrap_or_else(PoisonError::into_inner);
-        for id in &self.ids {
-            active.remove(id);
+        for id in &*self.ids.get_mut() {
+            active.ids.remove(id);
         }
-        if active.is_empty() {
+        active.passes -= 1;
+        if active.passes == 0 {
             self.engine.idle.notify_all();
         }
     }

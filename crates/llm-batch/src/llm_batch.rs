@@ -78,8 +78,9 @@ impl LlmBatch {
     /// Accepts one request and returns the ticket of its answer.
     ///
     /// A request with an empty id gets one that nobody else has. One whose id the state folder
-    /// knows with the same content is not sent again: its ticket waits for the answer to the first
-    /// one. Blocks while the batcher is full, for at most a minute.
+    /// knows with the same content is not sent again: its ticket gets what came of the first one.
+    /// While that one is still waited for in this process, a second ticket of its id fails, as does
+    /// one with another content. Blocks while the batcher is full, for at most a minute.
     ///
     /// # Errors
     ///

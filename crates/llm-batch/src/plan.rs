@@ -6,6 +6,7 @@ use std::mem;
 use crate::answer::RequestError;
 use crate::provider::Limits;
 use crate::request::{Kind, Request};
+use crate::wire_id::MAX_REQUESTS;
 
 /// The requests of one create, by their index in the run.
 #[derive(Debug, PartialEq, Eq)]
@@ -21,7 +22,7 @@ pub(crate) fn plan(
     limits: &Limits,
     max_items: usize,
 ) -> (Vec<Piece>, Vec<(usize, RequestError)>) {
-    let max_items = max_items.min(limits.max_items).max(1);
+    let max_items = max_items.min(limits.max_items).clamp(1, MAX_REQUESTS);
     let mut groups: Vec<Vec<(usize, u64)>> = Vec::new();
     let mut index: HashMap<(&Kind, &str), usize> = HashMap::new();
     let mut refused = Vec::new();
@@ -88,6 +89,19 @@ mod tests {
         let (pieces, refused) = plan(&borrowed, &[(0, 86), (1, 85)], &LIMITS, 10);
         assert_eq!(pieces, [Piece { members: vec![1] }]);
         assert!(matches!(refused[..], [(0, RequestError::TooLarge { bytes: 101, max: 100 })]));
+    }
+
+    /// The position on the wire has six digits; a result with a seventh would be nobody's.
+    #[test]
+    fn a_create_holds_no_more_than_can_be_numbered() {
+        let one = Request::prompt("a", "m", "x");
+        let many = 1_000_001;
+        let limits =
+            Limits { max_items: usize::MAX, max_bytes: u64::MAX, frame_bytes: 0, entry_bytes: 0 };
+        let candidates: Vec<(usize, u64)> = (0..many).map(|at| (at, 1)).collect();
+        let (pieces, _) = plan(&vec![&one; many], &candidates, &limits, usize::MAX);
+        let sizes: Vec<usize> = pieces.iter().map(|piece| piece.members.len()).collect();
+        assert_eq!(sizes, [1_000_000, 1]);
     }
 
     proptest! {

@@ -209,7 +209,7 @@ impl<'s> Session<'s> {
             return;
         }
         let state = self.engine.state();
-        let mut ambiguous = state.records().iter().filter(|record| record.is_ambiguous());
+        let mut ambiguous = state.records().iter().filter(|record| record.is_given_up());
         if let Some(first) = ambiguous.next() {
             let reason = first.ambiguity().to_owned();
             let rest: usize = ambiguous.map(|record| record.intent.requests.len()).sum();
@@ -274,6 +274,7 @@ impl<'s> Session<'s> {
         };
         let waiting: BTreeMap<usize, usize> = piece.members.iter().copied().enumerate().collect();
         let at = self.engine.state().begin(intent)?;
+        let _on_its_way = OnItsWay { engine: self.engine, at };
         self.touched.insert(at);
         self.created += 1;
         self.engine.tally(|totals| totals.submissions += 1);
@@ -318,6 +319,18 @@ impl<'s> Session<'s> {
             self.hand_over(index, Err(refused.clone()))?;
         }
         Ok(())
+    }
+}
+
+/// Notes that a create is on its way no more, also where the provider panics.
+struct OnItsWay<'s> {
+    engine: &'s Engine,
+    at: usize,
+}
+
+impl Drop for OnItsWay<'_> {
+    fn drop(&mut self) {
+        self.engine.state().arrive(self.at);
     }
 }
 

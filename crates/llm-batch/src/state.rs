@@ -70,11 +70,18 @@ pub(crate) struct Record {
     number: u64,
     pub(crate) intent: Intent,
     pub(crate) fate: Option<Fate>,
+    /// This process is sending it right now.
+    on_its_way: bool,
 }
 
 impl Record {
     pub(crate) fn is_ambiguous(&self) -> bool {
         matches!(self.fate, None | Some(Fate::Ambiguous { .. }))
+    }
+
+    /// Tells whether the fate is unknown, and nobody is about to learn it.
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.is_ambiguous() && !self.on_its_way
     }
 
     pub(crate) fn ambiguity(&self) -> &str {
@@ -102,6 +109,8 @@ pub(crate) struct State {
     known: HashMap<String, (usize, usize)>,
     delivered: HashMap<String, Delivered>,
     log: File,
+    /// The end of the last whole line of the log.
+    log_end: u64,
     lock: File,
 }
 
@@ -123,10 +132,12 @@ impl State {
             for (seq, (id, _)) in intent.requests.iter().enumerate() {
                 known.insert(id.clone(), (records.len(), seq));
             }
-            records.push(Record { number, intent, fate });
+            records.push(Record { number, intent, fate, on_its_way: false });
         }
         let (delivered, log) = open_log(dir)?;
-        Ok(State { dir: dir.to_owned(), records, known, delivered, log, lock })
+        let log_file = dir.join(DELIVERED_FILE);
+        let log_end = log.metadata().map_err(durable::io("read", &log_file))?.len();
+        Ok(State { dir: dir.to_owned(), records, known, delivered, log, log_end, lock })
     }
 
     /// Lets others open the folder, while this one is not used any more.
@@ -164,8 +175,13 @@ impl State {
         for (seq, (id, _)) in intent.requests.iter().enumerate() {
             self.known.insert(id.clone(), (at, seq));
         }
-        self.records.push(Record { number, intent, fate: None });
+        self.records.push(Record { number, intent, fate: None, on_its_way: true });
         Ok(at)
+    }
+
+    /// Notes that a create is on its way no more, whatever came of it.
+    pub(crate) fn arrive(&mut self, at: usize) {
+        self.records[at].on_its_way = false;
     }
 
     /// Writes down what became of a create. It is on the disk when this returns.
@@ -194,7 +210,11 @@ impl State {
         let mut bytes =
             serde_json::to_vec(&line).map_err(|e| durable::io("write", &path)(e.into()))?;
         bytes.push(b'\n');
-        self.log.write_all(&bytes).map_err(durable::io("write", &path))?;
+        // What a write left that failed half way must not run into this line.
+        let torn = self.log.metadata().map_err(durable::io("read", &path))?.len() != self.log_end;
+        let cut = if torn { self.log.set_len(self.log_end) } else { Ok(()) };
+        cut.and_then(|()| self.log.write_all(&bytes)).map_err(durable::io("write", &path))?;
+        self.log_end += bytes.len() as u64;
         self.delivered.insert(line.id, delivered);
         Ok(())
     }
@@ -313,4 +333,25 @@ fn open_log(dir: &Path) -> Result<(HashMap<String, Delivered>, File), Error> {
     prepared.map_err(durable::io("write", &path))?;
     durable::sync_dir(dir)?;
     Ok((delivered, log))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a write left that failed half way, on a full disk for example, ran into the next
+    /// line: the folder was refused as damaged ever after.
+    #[test]
+    fn a_line_that_was_cut_by_a_failed_write_harms_no_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut state = State::open(dir.path()).unwrap();
+        let delivered = Delivered { status: Status::Succeeded, usage: None };
+        state.deliver("a", delivered).unwrap();
+        let mut log = File::options().append(true).open(dir.path().join(DELIVERED_FILE)).unwrap();
+        log.write_all(b"{\"id\":\"b\",\"sta").unwrap();
+        state.deliver("b", delivered).unwrap();
+        drop(state);
+        let state = State::open(dir.path()).unwrap();
+        assert_eq!(["a", "b"].map(|id| state.delivered(id)), [Some(delivered); 2]);
+    }
 }

@@ -11,6 +11,9 @@ use crate::provider::CUSTOM_ID_LEN;
 const NONCE_LEN: usize = 16;
 const SEQ_LEN: usize = 6;
 
+/// How many requests of one create can be numbered with `SEQ_LEN` digits.
+pub(crate) const MAX_REQUESTS: usize = 1_000_000;
+
 /// Returns 16 hexadecimal digits unlike any returned before, here or elsewhere.
 ///
 /// It tells batches apart and proves results to be ours; it is no secret.

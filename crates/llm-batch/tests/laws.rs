@@ -195,7 +195,7 @@ fn came_to(ended: &Result<Run, Error>) -> &Run {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #![proptest_config(common::cases(24))]
 
     #[test]
     fn no_request_is_sent_twice_or_answered_twice_or_with_anothers_answer(

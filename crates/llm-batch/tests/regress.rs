@@ -5,12 +5,16 @@
 mod common;
 
 use std::collections::HashSet;
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
 use common::{Faults, Place, Reply, Sim, ask, assert_answered, builder, jsonl, open, run};
-use llm_batch::{BatchError, Error, Kind, LlmBatch, Request, RequestError};
+use llm_batch::{
+    Answer, BatchError, Call, CallError, CreateError, Created, Entry, Error, Kind, Limits,
+    LlmBatch, Progress, Provider, Request, RequestError, Sink,
+};
+use serde_json::value::{RawValue, to_raw_value};
 
 fn lingering(sim: &Sim, place: &Place) -> LlmBatch {
     builder(&sim.server.url, &place.state()).linger(Duration::from_hours(1)).build().unwrap()
@@ -164,4 +168,115 @@ fn a_last_line_without_newline_counts() {
     let place = Place::new();
     let (outcomes, _) = run(&open(&sim, &place), ["a", "b"].map(ask));
     assert_answered(&outcomes, &["a", "b"]);
+}
+
+/// Takes every batch and has the answers at once; for some ids only once it is let go on.
+#[derive(Debug)]
+struct Gated {
+    entered: mpsc::SyncSender<()>,
+    go: Mutex<mpsc::Receiver<()>>,
+}
+
+impl Provider for Gated {
+    fn name(&self) -> &'static str {
+        "gated"
+    }
+
+    fn endpoint(&self) -> &'static str {
+        "here"
+    }
+
+    fn limits(&self) -> Limits {
+        Limits { max_items: 10, max_bytes: 1 << 20, frame_bytes: 0, entry_bytes: 0 }
+    }
+
+    fn encode(&self, request: &Request) -> Result<Box<RawValue>, RequestError> {
+        Ok(to_raw_value(&request.id).unwrap())
+    }
+
+    fn create(&self, entries: &[Entry<'_>], _: &Call<'_>) -> Result<Created, CreateError> {
+        if entries[0].request.id == "slow" {
+            self.entered.send(()).unwrap();
+            self.go.lock().unwrap().recv().unwrap();
+        }
+        assert_ne!(entries[0].request.id, "broken", "a provider that panics");
+        Ok(Created { batch_id: "b".to_owned(), progress: Progress::Ended })
+    }
+
+    fn poll(&self, _: &str, _: &Call<'_>) -> Result<Progress, CallError> {
+        Ok(Progress::Ended)
+    }
+
+    fn results(
+        &self,
+        _: &str,
+        entries: &[Entry<'_>],
+        _: &Call<'_>,
+        sink: &mut Sink<'_>,
+    ) -> Result<u64, CallError> {
+        for entry in entries {
+            if entry.request.id == "slow result" {
+                self.entered.send(()).unwrap();
+                self.go.lock().unwrap().recv().unwrap();
+            }
+            let _ = sink(entry.custom_id, Ok(Answer::new(to_raw_value("x").unwrap())));
+        }
+        Ok(0)
+    }
+}
+
+fn gated(place: &Place, linger: Duration) -> (LlmBatch, mpsc::Receiver<()>, mpsc::Sender<()>) {
+    let (entered, inside) = mpsc::sync_channel(1);
+    let (gate, go) = mpsc::channel();
+    let provider = Gated { entered, go: Mutex::new(go) };
+    let llm =
+        LlmBatch::builder(Arc::new(provider)).state(place.state()).linger(linger).build().unwrap();
+    (llm, inside, gate)
+}
+
+/// A create that was on its way in this very process was taken for one of unknown fate: a run
+/// beside it sent nothing and said that the process had ended.
+#[test]
+fn a_create_on_its_way_does_not_keep_a_run_from_sending() {
+    let place = Place::new();
+    let (llm, inside, gate) = gated(&place, Duration::ZERO);
+    let ticket = llm.submit(ask("slow")).unwrap();
+    inside.recv().unwrap();
+    let (outcomes, ended) = run(&llm, [ask("other")]);
+    gate.send(()).unwrap();
+    assert_eq!(ended.unwrap().accounting.succeeded, 1);
+    assert_eq!(outcomes.len(), 1);
+    ticket.wait().unwrap();
+}
+
+#[test]
+fn a_create_that_ended_in_a_panic_is_of_unknown_fate() {
+    let place = Place::new();
+    let (llm, _inside, _gate) = gated(&place, Duration::ZERO);
+    let broken = llm.submit(ask("broken")).unwrap().wait();
+    assert!(matches!(broken, Err(BatchError::Unresolved { panic: Some(_) })), "{broken:?}");
+    let ended = run(&llm, [ask("other")]).1;
+    assert!(matches!(ended, Err(Error::Ambiguous { requests: 1, .. })), "{ended:?}");
+}
+
+/// Who had an answer and asked the same again was told that it was in flight, as long as another
+/// request of its batch was waited for.
+#[test]
+fn an_id_may_be_asked_again_once_it_has_its_answer() {
+    let place = Place::new();
+    let (llm, inside, gate) = gated(&place, Duration::from_hours(1));
+    let first = llm.submit(ask("a")).unwrap();
+    let slow = llm.submit(ask("slow result")).unwrap();
+    let all = llm.flush();
+    inside.recv().unwrap();
+    first.wait().unwrap();
+    let again = llm.submit(ask("a")).unwrap();
+    let flushed = llm.flush();
+    let again = again.wait();
+    gate.send(()).unwrap();
+    again.unwrap();
+    slow.wait().unwrap();
+    all.wait().unwrap();
+    flushed.wait().unwrap();
+    assert_eq!(llm.accounting().submissions, 1);
 }

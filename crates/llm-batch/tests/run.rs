@@ -351,3 +351,22 @@ fn a_response_is_handed_on_as_it_came() {
     assert_eq!(answer.text.as_deref(), Some("one \u{2028} two"));
     assert_eq!(answer.usage, Some(Usage { input_tokens: 11, output_tokens: 2 }));
 }
+
+/// Counts that no honest provider sends neither end the process nor come out as small ones.
+#[test]
+fn token_counts_beyond_what_can_be_added_up_are_kept_at_the_end() {
+    let sim = Sim::start(Faults {
+        results: Some(Box::new(|_, lines| {
+            let huge = |line: String| {
+                let huge = format!("{}, \"cache_read_input_tokens\":{0}", u64::MAX);
+                line.replace("\"input_tokens\":3", &format!("\"input_tokens\":{huge}"))
+            };
+            jsonl(&lines.into_iter().map(huge).collect::<Vec<_>>())
+        })),
+        ..Faults::default()
+    });
+    let place = Place::new();
+    let (outcomes, ended) = run(&open(&sim, &place), ["a", "b"].map(ask));
+    assert_answered(&outcomes, &["a", "b"]);
+    assert_eq!(ended.unwrap().accounting.input_tokens, u64::MAX);
+}

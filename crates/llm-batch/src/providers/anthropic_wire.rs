@@ -241,9 +241,10 @@ pub(super) fn answer(response: Box<RawValue>) -> Answer {
     let text = texts.peek().is_some().then(|| texts.collect::<String>());
     // What came out of a cache or went into it was read too.
     let usage = message.usage.map(|usage| Usage {
-        input_tokens: usage.input_tokens
-            + usage.cache_creation_input_tokens.unwrap_or(0)
-            + usage.cache_read_input_tokens.unwrap_or(0),
+        input_tokens: usage
+            .input_tokens
+            .saturating_add(usage.cache_creation_input_tokens.unwrap_or(0))
+            .saturating_add(usage.cache_read_input_tokens.unwrap_or(0)),
         output_tokens: usage.output_tokens,
     });
     answer.text = text;

@@ -18,6 +18,16 @@ use tempfile::TempDir;
 
 pub const KEY: &str = "sk-ant-test-SECRET";
 
+/// Runs `cases` random cases, or as many as `PROPTEST_CASES` says.
+pub fn cases(cases: u32) -> proptest::prelude::ProptestConfig {
+    let config = proptest::prelude::ProptestConfig::default();
+    if std::env::var_os("PROPTEST_CASES").is_some() {
+        config
+    } else {
+        proptest::prelude::ProptestConfig { cases, ..config }
+    }
+}
+
 /// A call as the server read it, whole.
 #[derive(Debug, Clone)]
 pub struct Seen {

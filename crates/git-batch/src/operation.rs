@@ -72,7 +72,8 @@ pub struct Change {
 #[non_exhaustive]
 pub enum Action {
     /// Puts `content` there, byte for byte: no filter and no line-end conversion runs. A file in
-    /// the way of a folder, or a folder in the way of a file, is replaced.
+    /// the way of a folder, or a folder in the way of a file, is replaced; a symlink or a submodule
+    /// in the way of a folder is an error, unless the same commit deletes it.
     Write {
         /// The content; for a symlink its target.
         content: Vec<u8>,

@@ -15,6 +15,7 @@ impl Batch<'_, '_> {
         let name = branch_name(&commit.branch)?;
         let message = check_message(commit.message.as_bstr())?;
         check_changes(&commit.changes)?;
+        self.check_ids(&commit.changes)?;
         let (author, committer) = self.session.signer.sign(commit.author.as_ref())?;
         self.check_movable(&name, position)?;
 
@@ -79,6 +80,26 @@ impl Batch<'_, '_> {
     pub(super) fn last_step(&self, branch: &str) -> Option<usize> {
         let name = guard::refname::branch(branch).ok()?;
         self.branches.get(&name)?.steps.last().map(|step| step.operation)
+    }
+
+    /// Refuses ids of another hash than the repository's.
+    fn check_ids(&self, changes: &[Change]) -> Result<(), OpError> {
+        let hash = self.session.store.hash_kind();
+        for Change { path, action, expect } in changes {
+            let object = match action {
+                Action::Object { oid, .. } => Some(*oid),
+                _ => None,
+            };
+            if let Some(id) = object.into_iter().chain(*expect).find(|id| id.kind() != hash) {
+                return Err(OpError::new(
+                    OpErrorKind::InvalidChange,
+                    format!(
+                        "path {path:?}: {id} is no object id of this repository, which uses {hash}"
+                    ),
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// The paths where the parent has another object than the change expects, sorted.
@@ -147,7 +168,10 @@ impl Batch<'_, '_> {
                     (kind_of(*mode).into(), *oid)
                 }
                 Action::Copy { from } => {
-                    store.entry_at(base, from.as_bstr())?.ok_or_else(|| unknown_path(from))?
+                    let (mode, id) =
+                        store.entry_at(base, from.as_bstr())?.ok_or_else(|| unknown_path(from))?;
+                    check_place(path, mode.kind())?;
+                    (mode, id)
                 }
             };
             tree.put(store, path.as_bstr(), mode, id)?;
@@ -187,16 +211,22 @@ fn check_changes(changes: &[Change]) -> Result<(), OpError> {
 }
 
 fn check_path(change: &Change) -> Result<(), OpError> {
-    let mode = match &change.action {
-        Action::Write { mode, .. } | Action::Object { mode, .. } => Some(*mode),
-        _ => None,
+    let kind = match &change.action {
+        Action::Write { mode, .. } | Action::Object { mode, .. } => kind_of(*mode),
+        // What is copied is not known yet.
+        Action::Delete | Action::Copy { .. } => EntryKind::Blob,
     };
-    let check = match mode {
-        Some(Mode::Symlink) => guard::path::check_symlink,
-        _ => guard::path::check,
+    check_place(&change.path, kind)
+}
+
+/// Checks that an entry of that kind may stand at `path`.
+fn check_place(path: &BString, kind: EntryKind) -> Result<(), OpError> {
+    let check = match kind {
+        EntryKind::Blob | EntryKind::BlobExecutable => guard::path::check,
+        EntryKind::Link => guard::path::check_symlink,
+        EntryKind::Tree | EntryKind::Commit => guard::path::check_not_a_file,
     };
-    check(change.path.as_bstr())
-        .map_err(|error| OpError::new(OpErrorKind::InvalidPath, error.to_string()))
+    check(path.as_bstr()).map_err(|error| OpError::new(OpErrorKind::InvalidPath, error.to_string()))
 }
 
 fn check_content(change: &Change) -> Result<(), OpError> {

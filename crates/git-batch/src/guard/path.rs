@@ -28,11 +28,38 @@ pub enum PathError {
     /// The path holds a NUL byte.
     #[error("path {0:?} holds a NUL byte, which no tree can hold")]
     Nul(BString),
+    /// The path is longer than git handles everywhere.
+    #[error("path {start:?}... is {len} bytes long; use one of at most {} bytes", MAX_PATH_LEN)]
+    TooLong {
+        /// How the path begins.
+        start: BString,
+        /// The length of the path in bytes.
+        len: usize,
+    },
+    /// The path has more folders in each other than can be walked everywhere.
+    #[error("path {start:?}... is {depth} folders deep; use at most {}", MAX_DEPTH)]
+    TooDeep {
+        /// How the path begins.
+        start: BString,
+        /// How many folders it has.
+        depth: usize,
+    },
     /// The path holds `.git`, or what some file system takes for it.
     #[error(
         "path {path:?} holds {component:?}, which git or a file system reads as \".git\"; choose another name"
     )]
     DotGit {
+        /// The whole path.
+        path: BString,
+        /// The component at fault.
+        component: BString,
+    },
+    /// A folder or a submodule has the name `.gitmodules` or `.gitattributes`, or what some file
+    /// system takes for it.
+    #[error(
+        "path {path:?} makes {component:?} something else than a file, which git needs to read; choose another name"
+    )]
+    NotAFile {
         /// The whole path.
         path: BString,
         /// The component at fault.
@@ -50,12 +77,21 @@ pub enum PathError {
     },
 }
 
+/// The longest path, in bytes: the longest single name that `git fsck` takes.
+const MAX_PATH_LEN: usize = 4096;
+
+/// The most folders in each other. Git itself stops at 2,048; trees are walked by recursion, here
+/// and elsewhere, on threads with a small stack too.
+const MAX_DEPTH: usize = 512;
+
 /// Checks that a file may be written at `path`, given with `/` between components.
 ///
 /// Refused are empty and absolute paths, empty, `.` and `..` components, NUL bytes, and `.git` in
 /// each form that git guards against: any case, the NTFS short name `git~1`, trailing dots and
 /// spaces, alternate data streams such as `.git::$INDEX_ALLOCATION`, code points that HFS+
 /// ignores, and any of these behind a backslash. A backslash alone is allowed, as git allows it.
+/// Refused too is what is found broken later: a path of more than 4,096 bytes or 512 folders, and a
+/// folder with the name of `.gitmodules` or `.gitattributes`.
 ///
 /// # Errors
 /// The first rule that the path breaks, with the path.
@@ -72,6 +108,13 @@ pub fn check(path: &BStr) -> Result<(), PathError> {
     if path.is_empty() {
         return Err(PathError::Empty);
     }
+    if path.len() > MAX_PATH_LEN {
+        return Err(PathError::TooLong { start: path[..64].into(), len: path.len() });
+    }
+    let depth = path.find_iter("/").count();
+    if depth > MAX_DEPTH {
+        return Err(PathError::TooDeep { start: path[..64].into(), depth });
+    }
     if path.contains(&0) {
         return Err(PathError::Nul(path.to_owned()));
     }
@@ -81,7 +124,8 @@ pub fn check(path: &BStr) -> Result<(), PathError> {
     if path.ends_with(b"/") {
         return Err(PathError::TrailingSlash(path.to_owned()));
     }
-    for component in components(path) {
+    let mut components = components(path).peekable();
+    while let Some(component) = components.next() {
         match component {
             b"" => return Err(PathError::EmptyComponent(path.to_owned())),
             b"." | b".." => return Err(PathError::Relative(path.to_owned())),
@@ -91,8 +135,26 @@ pub fn check(path: &BStr) -> Result<(), PathError> {
                     component: component.into(),
                 });
             }
+            _ if components.peek().is_some() => check_not_read_by_git(path, component)?,
             _ => {}
         }
+    }
+    Ok(())
+}
+
+/// Checks that a folder or a submodule may be put at `path`: all of [`check`], and no name of a
+/// file that git reads, `.gitmodules` and `.gitattributes`.
+///
+/// # Errors
+/// The first rule that the path breaks, with the path.
+pub fn check_not_a_file(path: &BStr) -> Result<(), PathError> {
+    check(path)?;
+    components(path).try_for_each(|component| check_not_read_by_git(path, component))
+}
+
+fn check_not_read_by_git(path: &BStr, component: &[u8]) -> Result<(), PathError> {
+    if is_dot_gitmodules(component) || is_dot_gitattributes(component) {
+        return Err(PathError::NotAFile { path: path.to_owned(), component: component.into() });
     }
     Ok(())
 }
@@ -121,7 +183,13 @@ fn is_dot_git(component: &[u8]) -> bool {
 }
 
 fn is_dot_gitmodules(component: &[u8]) -> bool {
-    is_hfs_dot(component, "gitmodules") || after_backslashes(component).any(is_ntfs_dot_gitmodules)
+    let is_ntfs = |name| is_ntfs_dot(name, b".gitmodules", b"gitmod~", b"gi7eba");
+    is_hfs_dot(component, "gitmodules") || after_backslashes(component).any(is_ntfs)
+}
+
+fn is_dot_gitattributes(component: &[u8]) -> bool {
+    let is_ntfs = |name| is_ntfs_dot(name, b".gitattributes", b"gitatt~", b"gi7d29");
+    is_hfs_dot(component, "gitattributes") || after_backslashes(component).any(is_ntfs)
 }
 
 /// Yields `name`, and what follows each backslash in it: NTFS separates components there.
@@ -161,26 +229,28 @@ fn is_ntfs_dot_git(name: &[u8]) -> bool {
         .is_some_and(|rest| is_ntfs_end(rest, b":\\"))
 }
 
-/// Returns true if NTFS takes `name` for `.gitmodules`: by its name, by the short names
-/// `gitmod~1` to `gitmod~4`, or by the hashed short names that follow those, `gi7eba~1` and on.
-fn is_ntfs_dot_gitmodules(name: &[u8]) -> bool {
-    let plain = strip_prefix_ignore_case(name, b".gitmodules");
+/// Returns true if NTFS takes `name` for `plain`: by its name, by the short names `short` with 1 to
+/// 4, or by the hashed short names that follow those, `hashed` with `~1` and on.
+fn is_ntfs_dot(name: &[u8], plain: &[u8], short: &[u8], hashed: &[u8; 6]) -> bool {
     let short = || {
-        strip_prefix_ignore_case(name, b"gitmod~")
+        strip_prefix_ignore_case(name, short)
             .and_then(|rest| rest.split_first())
             .and_then(|(digit, rest)| matches!(digit, b'1'..=b'4').then_some(rest))
     };
-    plain.or_else(short).or_else(|| hashed_short_name(name)).is_some_and(|r| is_ntfs_end(r, b":"))
+    strip_prefix_ignore_case(name, plain)
+        .or_else(short)
+        .or_else(|| hashed_short_name(name, hashed))
+        .is_some_and(|rest| is_ntfs_end(rest, b":"))
 }
 
-/// Returns what follows the eight bytes of a hashed short name: some of `gi7eba`, `~`, a number.
-fn hashed_short_name(name: &[u8]) -> Option<&[u8]> {
+/// Returns what follows the eight bytes of a hashed short name: some of `hashed`, `~`, a number.
+fn hashed_short_name<'a>(name: &'a [u8], hashed: &[u8; 6]) -> Option<&'a [u8]> {
     let (short, rest) = name.split_at_checked(8)?;
     let tilde = short.find_byte(b'~').filter(|at| *at <= 6)?;
     let (prefix, number) = (&short[..tilde], &short[tilde + 1..]);
     let is_number =
         matches!(number.first(), Some(b'1'..=b'9')) && number.iter().all(u8::is_ascii_digit);
-    (prefix.eq_ignore_ascii_case(&b"gi7eba"[..tilde]) && is_number).then_some(rest)
+    (prefix.eq_ignore_ascii_case(&hashed[..tilde]) && is_number).then_some(rest)
 }
 
 /// Returns true if `rest` does not make a name differ on NTFS: dots and spaces up to its end, or

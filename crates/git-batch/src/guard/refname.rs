@@ -31,9 +31,10 @@ pub enum RefNameError {
 
 /// Returns the full name `refs/heads/<name>` of the branch `name`.
 ///
-/// Refuses what `git check-ref-format --branch` refuses, and two kinds of names that git takes
-/// but nobody means: `refs/...`, which would become `refs/heads/refs/...`, and the shorthands
-/// `@{-1}` and `@`, which mean another branch from one moment to the next.
+/// Refuses what `git check-ref-format --branch` refuses, what no file system can hold (a component
+/// of more than 250 bytes), and two kinds of names that git takes but nobody means: `refs/...`,
+/// which would become `refs/heads/refs/...`, and the shorthands `@{-1}` and `@`, which mean another
+/// branch from one moment to the next.
 ///
 /// # Errors
 /// The first rule that the name breaks, with the name.
@@ -64,6 +65,9 @@ pub fn branch(name: &str) -> Result<FullName, RefNameError> {
     FullName::try_from(format!("refs/heads/{name}")).map_err(|_| invalid("git does not allow it"))
 }
 
+/// A ref is a file, and beside it stands its lock with five bytes more.
+const MAX_COMPONENT_LEN: usize = 250;
+
 fn broken_rule(name: &str) -> Option<&'static str> {
     if name.starts_with('-') {
         return Some("it begins with \"-\"");
@@ -92,6 +96,9 @@ fn broken_rule(name: &str) -> Option<&'static str> {
         }
         if component.starts_with('.') {
             return Some("a component begins with a dot");
+        }
+        if component.len() > MAX_COMPONENT_LEN {
+            return Some("a component is longer than 250 bytes, which no file system takes");
         }
         if component.strip_suffix(".lock").is_some() {
             return Some("a component ends with \".lock\"");

@@ -65,6 +65,11 @@ pub(super) fn open(git: &Git) -> Result<gix::Repository, PublishError> {
         .map_err(PublishError::Repository)
 }
 
+/// Whether an object is here; one of another hash never is, and cannot be looked up.
+fn is_here(repo: &gix::Repository, id: ObjectId) -> bool {
+    id.kind() == repo.object_hash() && repo.has_object(id)
+}
+
 /// The updates of one push with what is known about each.
 struct Round<'a> {
     updates: &'a [RefUpdate],
@@ -95,7 +100,7 @@ impl<'a> Round<'a> {
                 Some((Class::Permanent, "not the full name of a ref"))
             } else if round.sent.contains_key(update.name.as_bstr()) {
                 Some((Class::Permanent, "named twice in one push"))
-            } else if !repo.has_object(update.new) {
+            } else if !is_here(&repo, update.new) {
                 Some((Class::Permanent, "the new object is not in this repository"))
             } else {
                 let mut descends = |old, new| {
@@ -105,7 +110,7 @@ impl<'a> Round<'a> {
                 match update.expect {
                     None => None,
                     Some(old) if old == update.new => None,
-                    Some(old) if !repo.has_object(old) => Some((Class::Transient, "fetch first")),
+                    Some(old) if !is_here(&repo, old) => Some((Class::Transient, "fetch first")),
                     Some(old) if descends(old, update.new) => None,
                     Some(_) => Some((Class::Transient, "non-fast-forward")),
                 }

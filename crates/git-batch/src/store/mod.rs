@@ -68,8 +68,14 @@ impl Store {
         self.bytes
     }
 
+    /// Whether the object is here; one of another hash, which a remote may name, never is.
     pub(crate) fn has_object(&self, id: ObjectId) -> bool {
-        self.repo.has_object(id)
+        id.kind() == self.hash_kind() && self.repo.has_object(id)
+    }
+
+    /// The hash of all ids of this repository.
+    pub(crate) fn hash_kind(&self) -> gix::hash::Kind {
+        self.repo.object_hash()
     }
 
     /// The id that stands for "no object".

@@ -9,6 +9,7 @@ use gix::sec::Permission;
 use super::Store;
 use crate::OpenError;
 use crate::outcome::causes;
+use crate::publish::scrub;
 
 impl Store {
     /// Opens the repository whose work tree or git directory is `dir`; reads only.
@@ -57,7 +58,9 @@ impl Store {
         }
         known.sort();
         known.dedup();
-        Err(OpenError::UnknownRemote { path: dir.to_owned(), name: name.to_owned(), known })
+        // A URL is no name, but may well be given for one, with a password in it.
+        let name = scrub::line(name.as_bytes());
+        Err(OpenError::UnknownRemote { path: dir.to_owned(), name, known })
     }
 
     fn refuse_unsupported(&self, dir: &Path) -> Result<(), OpenError> {
@@ -82,7 +85,8 @@ impl Store {
             }
         }
         let hooks = match config.trusted_path("core.hooksPath") {
-            Ok(Some(path)) => self.common_dir.join(path),
+            // A relative path counts from where hooks run.
+            Ok(Some(path)) => self.repo.workdir().unwrap_or(&self.git_dir).join(path),
             _ => self.common_dir.join("hooks"),
         };
         if is_executable(&hooks.join("reference-transaction")) {

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use bstr::{BString, ByteSlice};
 use gix::ObjectId;
@@ -116,11 +116,7 @@ impl Store {
         if shallow.exists() {
             fs::copy(shallow, scratch.join("shallow"))?;
         }
-        let objects: PathBuf = self.common_dir.join("objects");
-        let mut alternates = objects.into_os_string().into_encoded_bytes();
-        if alternates.contains(&b'\n') {
-            return Err(std::io::Error::other("the path of the repository holds a line end"));
-        }
+        let mut alternates = quoted(&self.common_dir.join("objects"));
         alternates.push(b'\n');
         fs::write(scratch.join("objects/info/alternates"), alternates)
     }
@@ -150,6 +146,24 @@ impl Store {
         self.repo.objects.write_buf_with_known_id(kind, object.data, id).map_err(fault)?;
         children.into_iter().try_for_each(|child| self.import(from, child))
     }
+}
+
+/// A path as a line that git reads: quoted as a C string where it would be more than one line.
+fn quoted(path: &Path) -> Vec<u8> {
+    let bytes = path.as_os_str().as_encoded_bytes();
+    if !bytes.contains(&b'\n') {
+        return bytes.to_vec();
+    }
+    let mut line = vec![b'"'];
+    for &byte in bytes {
+        match byte {
+            b'\n' => line.extend_from_slice(b"\\n"),
+            b'"' | b'\\' => line.extend_from_slice(&[b'\\', byte]),
+            _ => line.push(byte),
+        }
+    }
+    line.push(b'"');
+    line
 }
 
 /// Where a file and a folder clash, git moves one aside as `<path>~<commit>`; the path that the

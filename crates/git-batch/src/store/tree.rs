@@ -8,9 +8,10 @@ use gix::objs::Tree;
 use gix::objs::tree::{Entry, EntryKind, EntryMode};
 
 use super::Store;
-use crate::OpError;
+use crate::{OpError, OpErrorKind};
 
-/// The edited tree. It holds no rule of its own: what is put in the way replaces what was there.
+/// The edited tree. What is put in the way replaces what was there, but nothing is put behind a
+/// symlink or a submodule.
 #[derive(Debug)]
 pub(crate) struct TreeEdit {
     root: Folder,
@@ -63,6 +64,9 @@ impl TreeEdit {
                 return Ok(());
             }
             let node = folder.entry(part.to_owned()).or_insert_with(|| Node::Open(Folder::new()));
+            if let Some(what) = node.leads_elsewhere() {
+                return Err(leads_elsewhere(path, part, what));
+            }
             if !node.is_folder() {
                 *node = Node::Open(Folder::new());
             }
@@ -88,6 +92,15 @@ impl Node {
         }
     }
 
+    /// What the node is if a path behind it means something outside of this tree's folders.
+    fn leads_elsewhere(&self) -> Option<&'static str> {
+        match self {
+            Node::Entry(mode, _) if mode.is_link() => Some("symlink"),
+            Node::Entry(mode, _) if mode.is_commit() => Some("submodule"),
+            _ => None,
+        }
+    }
+
     /// The folder behind the node, loaded on the way. Only for what [`Node::is_folder`].
     fn open(&mut self, store: &Store) -> Result<&mut Folder, OpError> {
         if let Node::Entry(_, id) = *self {
@@ -98,6 +111,16 @@ impl Node {
             Node::Entry(..) => unreachable!("it was opened above"),
         }
     }
+}
+
+fn leads_elsewhere(path: &BStr, part: &BStr, what: &str) -> OpError {
+    OpError::new(
+        OpErrorKind::InvalidPath,
+        format!(
+            "path {path:?} is behind the {what} {part:?}; delete the {what} in the same commit, or \
+             name the path that is meant"
+        ),
+    )
 }
 
 impl Store {

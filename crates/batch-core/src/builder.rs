@@ -108,7 +108,8 @@ impl<P: BatchProcessor> Builder<P> {
     /// Uses no thread: the caller that finds the batcher idle runs the batch itself, in its
     /// `submit`; items that arrive meanwhile make the next batch, run by one who waits for it.
     ///
-    /// A caller serves others only while none of them waits for the batch that is next.
+    /// A caller serves others only while none of them waits for the batch that is next; futures do
+    /// not count as waiting, so under a steady load of those it may be kept.
     pub fn inline(self) -> Self {
         self.workers(0)
     }

@@ -68,7 +68,8 @@ impl<O, E> Ticket<O, E> {
         }
     }
 
-    /// Blocks until the result is there, for at most `timeout`.
+    /// Blocks until the result is there, for at most `timeout`; with an inline batcher for longer
+    /// where the calling thread is the one that runs a batch.
     ///
     /// # Errors
     /// Gives the ticket back if the time is over first. The item goes on.

@@ -123,13 +123,20 @@ fn name(dir: &Path, path: &Path) -> Result<String, Error> {
 
 fn text(name: &str, path: &Path) -> Result<String, Error> {
     let fail = |kind, message| Error::new(kind, message).template(name).path(Some(path));
-    let bytes = fs::read(path)
-        .map_err(|error| fail(ErrorKind::Io, format!("cannot read the file: {error}")))?;
+    let cannot_read = |error| fail(ErrorKind::Io, format!("cannot read the file: {error}"));
+    // A pipe would be waited for, and a device read without end.
+    if !fs::metadata(path).map_err(cannot_read)?.is_file() {
+        return Err(fail(ErrorKind::Io, "it is a folder, device or pipe, not a file".to_owned()));
+    }
+    let bytes = fs::read(path).map_err(cannot_read)?;
     let text = String::from_utf8(bytes).map_err(|error| {
         let valid = error.utf8_error().valid_up_to();
         let before = String::from_utf8_lossy(&error.as_bytes()[..valid]).into_owned();
         fail(ErrorKind::Io, "the file is not UTF-8".to_owned()).at(Position::of(&before, valid))
     })?;
     // An editor's byte-order mark is no part of a prompt.
-    Ok(text.strip_prefix('\u{feff}').map_or(text.clone(), str::to_owned))
+    Ok(match text.strip_prefix('\u{feff}') {
+        Some(rest) => rest.to_owned(),
+        None => text,
+    })
 }

@@ -37,17 +37,13 @@ impl BatchProcessor for Publisher {
 
     fn process(&self, (): &(), batch: BatchOf<Self>) {
         let Shared { set, capacity, totals, events } = &*self.shared;
-        let mut draft = set.load_full();
-        let mut results = Vec::with_capacity(batch.items().len());
-        for change in batch.items() {
-            results.push(draft.apply(change, *capacity, totals).map(|(next, applied)| {
-                draft = Arc::new(next);
-                count(&events.evictions, applied.evicted);
-                applied
-            }));
-        }
+        let mut draft = Set::clone(&set.load());
+        let changes = batch.items().iter();
+        let results: Vec<_> =
+            changes.map(|change| draft.apply(change, *capacity, totals)).collect();
         if results.iter().any(Result::is_ok) {
-            set.store(draft);
+            set.store(Arc::new(draft));
+            count(&events.evictions, results.iter().flatten().map(|applied| applied.evicted).sum());
             count(&events.publications, 1);
         }
         // Published first: who has the answer finds the change made.
@@ -89,5 +85,28 @@ mod tests {
         let set = shared.set.load();
         let included = set.peek("c").unwrap().partial("a").unwrap();
         assert_eq!((&*included.text, set.len()), ("2", 2));
+    }
+
+    #[test]
+    fn a_change_that_fails_leaves_nothing_of_itself() {
+        let mut set = Set::default();
+        let totals = Arc::default();
+        let compiled = |(name, text)| Arc::new(Compiled::new(name, None, text).unwrap());
+        let mut apply = |change: &Change| set.apply(change, 1, &totals).map(|_| format!("{set:?}"));
+        apply(&Change::Load([("_p", "p"), ("a", "{% include \"_p\" %}")].map(compiled).into()))
+            .unwrap();
+        let before = apply(&Change::Compile(compiled(("b", "{% include \"_p\" %}")))).unwrap();
+        for change in [
+            Change::Remove("_p".into()),
+            Change::Load([("a", "new"), ("c", "new")].map(compiled).into()),
+            Change::Load(
+                [("_p", "{% include \"a\" %}"), ("a", "{% include \"_p\" %}")].map(compiled).into(),
+            ),
+            Change::Compile(compiled(("_p", "{% include \"b\" %}"))),
+            Change::Compile(compiled(("d", "{% include \"absent\" %}"))),
+        ] {
+            assert!(apply(&change).is_err(), "{change:?}");
+        }
+        assert_eq!(format!("{set:?}"), before);
     }
 }

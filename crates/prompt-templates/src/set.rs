@@ -82,24 +82,23 @@ impl Set {
         self.sieve.len()
     }
 
-    /// Returns the set that a change makes of this one.
+    /// Makes a change, whole or not at all: after an error the set is what it was.
     pub(crate) fn apply(
-        &self,
+        &mut self,
         change: &Change,
         capacity: usize,
         totals: &Arc<Counters>,
-    ) -> Result<(Self, Applied), LoadError> {
-        let mut next = Self::clone(self);
-        let applied = match change {
-            Change::Compile(compiled) => next.compile(compiled, capacity, totals)?,
-            Change::Load(all) => next.load(all, totals)?,
-            Change::Remove(name) => next.remove(name, totals)?,
+    ) -> Result<Applied, LoadError> {
+        match change {
+            Change::Compile(compiled) => self.compile(compiled, capacity, totals),
+            Change::Load(all) => self.load(all, totals),
+            Change::Remove(name) => self.remove(name, totals),
             Change::Clear => {
-                next = Self { version: self.version, ..Self::default() };
-                Applied { removed: self.len(), ..Applied::default() }
+                let removed = self.len();
+                *self = Self { version: self.version, ..Self::default() };
+                Ok(Applied { removed, ..Applied::default() })
             }
-        };
-        Ok((next, applied))
+        }
     }
 
     fn compile(
@@ -159,6 +158,8 @@ impl Set {
     }
 
     /// Puts templates in and takes others out, and links again whatever includes one of them.
+    ///
+    /// Nothing is touched before all of it is known to go.
     fn replace(
         &mut self,
         new: &[(&Arc<Compiled>, bool)],

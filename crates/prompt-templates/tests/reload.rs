@@ -181,3 +181,18 @@ fn check_dir_names_everything_that_is_wrong() {
     assert_eq!(found, expected);
     assert!(check_dir(folder(&[("a.prompt.md", "x")]).path()).is_empty());
 }
+
+/// A pipe would be waited for, a device read without end.
+#[cfg(unix)]
+#[test]
+fn what_is_no_file_is_an_error_and_not_waited_for() {
+    let dir = folder(&[]);
+    std::os::unix::fs::symlink("/dev/zero", dir.path().join("a.prompt.md")).unwrap();
+    fs::create_dir(dir.path().join("sub")).unwrap();
+    std::os::unix::fs::symlink("sub", dir.path().join("b.prompt.md")).unwrap();
+    std::os::unix::fs::symlink("absent", dir.path().join("c.prompt.md")).unwrap();
+    let errors = check_dir(dir.path());
+    assert_eq!(errors.len(), 3);
+    assert!(errors.iter().all(|error| error.kind() == ErrorKind::Io && error.file().is_some()));
+    assert!(errors[0].message().contains("not a file"), "{}", errors[0]);
+}

@@ -1,5 +1,6 @@
 //! A template on its own: parsed, checked and compiled, but not yet tied to what it includes.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant, SystemTime};
@@ -105,8 +106,8 @@ impl Compiled {
     /// Checks the variables that the template itself uses against those it declares.
     fn check_declared(&self) -> Result<(), Error> {
         let Some(declared) = self.front_matter.variables() else { return Ok(()) };
-        let is_known =
-            |used: &&Use| used.is_local || declared.iter().any(|name| name == used.root());
+        let names: HashSet<&str> = declared.iter().map(String::as_str).collect();
+        let is_known = |used: &&Use| used.is_local || names.contains(used.root());
         match self.uses.iter().find(|used| !is_known(used)) {
             None => Ok(()),
             Some(used) => {

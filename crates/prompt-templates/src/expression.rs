@@ -6,6 +6,9 @@ use crate::parse::{Facts, Member, Use, check_call};
 /// Nested brackets and calls before an expression is refused, so that the stack holds.
 const MAX_DEPTH: usize = 64;
 
+/// Filters in one expression, those inside its brackets included; they nest as well.
+const MAX_FILTERS: usize = 64;
+
 const KEYWORDS: &[&str] = &[
     "if", "not", "else", "endif", "for", "in", "endfor", "with", "as", "endwith", "include",
     "true", "false",
@@ -34,7 +37,7 @@ impl<'t> Cursor<'t> {
     }
 
     /// Where the last token read ends.
-    fn end_of_last(&self) -> usize {
+    pub(crate) fn end_of_last(&self) -> usize {
         self.next.checked_sub(1).map_or(self.close, |last| self.tokens[last].span.end)
     }
 
@@ -139,7 +142,7 @@ pub(crate) fn parse(
     facts: &mut Facts,
     is_local: &dyn Fn(&str) -> bool,
 ) -> Result<()> {
-    Reader { cursor, facts, is_local, depth: 0 }.expression()
+    Reader { cursor, facts, is_local, depth: 0, filters: 0 }.expression()
 }
 
 struct Reader<'r, 't> {
@@ -147,6 +150,7 @@ struct Reader<'r, 't> {
     facts: &'r mut Facts,
     is_local: &'r dyn Fn(&str) -> bool,
     depth: usize,
+    filters: usize,
 }
 
 impl Reader<'_, '_> {
@@ -154,6 +158,11 @@ impl Reader<'_, '_> {
         self.base()?;
         while self.cursor.take_sign('|') {
             let offset = self.cursor.offset();
+            self.filters += 1;
+            if self.filters > MAX_FILTERS {
+                let message = format!("an expression has more than {MAX_FILTERS} filters");
+                return Err(Fault::syntax(offset, message));
+            }
             let name = self.cursor.name()?;
             let count = if self.cursor.take_sign(':') { 1 + self.arguments()? } else { 1 };
             let separator = if count == 1 { ":" } else { "," };

@@ -183,6 +183,11 @@ fn scalar(offset: usize, value: &str) -> Result<String> {
             format!("'{first}' begins something that front matter does not have"),
         )
         .help("put the text into double quotes")),
+        Some(_) if value.contains(" #") => {
+            let help = "put the text into double quotes, or the comment on a line of its own";
+            Err(fault(offset, "a '#' behind a blank begins a comment, and none can stand here")
+                .help(help))
+        }
         Some(_) => Ok(value.to_owned()),
     }
 }

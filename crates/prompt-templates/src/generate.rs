@@ -76,7 +76,9 @@ pub(crate) fn generate(text: &str, chunks: &[Chunk], insertions: &[(usize, Strin
             }
             Chunk::Expression(tag) | Chunk::Block(tag) => {
                 let mut from = tag.span.start;
-                for (at, inserted) in insertions.iter().filter(|(at, _)| tag.span.contains(at)) {
+                let first = insertions.partition_point(|(at, _)| *at < tag.span.start);
+                let own = insertions[first..].iter().take_while(|(at, _)| *at < tag.span.end);
+                for (at, inserted) in own {
                     generated.copy(text, from..*at);
                     generated.source.push_str(inserted);
                     from = *at;

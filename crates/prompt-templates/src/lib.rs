@@ -58,6 +58,7 @@
 //! * There are no arithmetic, no macros and no inheritance. Functions cannot be added.
 //! * Integers have 64 bits with sign; `1.0` prints as `1`. Keys of maps are text.
 //! * The length of what is rendered is not bounded; data decides how often a loop runs.
+//! * Blocks nest up to 100 deep, each `else if` counted as one; an expression has up to 64 filters.
 //! * A fence keeps a text apart; it does not keep a model from following what the text says.
 //!
 //! # Performance

@@ -1,6 +1,6 @@
 //! A template together with everything it includes: what a prompt renders from.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use crate::compiled::{Compiled, undeclared};
@@ -88,12 +88,14 @@ impl Linked {
     /// Checks the variables of the partials against those that the root declares.
     fn check_declared(&self) -> Result<(), Error> {
         let Some(declared) = self.root.front_matter.variables() else { return Ok(()) };
+        let names: HashSet<&str> = declared.iter().map(String::as_str).collect();
         let mut known = BTreeMap::new();
         for include in self.root.includes.iter().filter(|include| !include.is_isolated) {
             let Some(partial) = self.partial(&include.name) else { continue };
             let free = self.free(partial, &mut known);
-            let missing =
-                free.iter().find(|name| !declared.contains(name) && !include.locals.contains(name));
+            let missing = free
+                .iter()
+                .find(|name| !names.contains(name.as_str()) && !include.locals.contains(name));
             if let Some(name) = missing {
                 let place = format!(" in the included '{}'", include.name);
                 let error = undeclared(name, declared).note(&place);

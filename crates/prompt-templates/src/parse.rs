@@ -7,6 +7,10 @@ use crate::position::Position;
 use crate::roles::{self, Section};
 use crate::{Error, ErrorKind};
 
+/// Blocks in blocks, each `else if` counted as one, before a template is refused: `upon` walks them
+/// by recursion.
+const MAX_DEPTH: usize = 100;
+
 /// What a template's text says, before it is compiled.
 #[derive(Debug)]
 pub(crate) struct Parsed {
@@ -87,6 +91,8 @@ struct OpenBlock {
     kind: BlockKind,
     offset: usize,
     has_else: bool,
+    /// Blocks around it and the branches of all of them.
+    depth: usize,
     locals: Vec<String>,
 }
 
@@ -168,7 +174,7 @@ impl Parser<'_> {
         match &self.text[keyword.span.clone()] {
             "if" => {
                 self.condition(&mut cursor)?;
-                self.open(BlockKind::If, tag, Vec::new());
+                self.open(BlockKind::If, tag, Vec::new())?;
             }
             "else" => self.else_tag(&mut cursor, tag)?,
             "for" => self.for_tag(&mut cursor, tag)?,
@@ -176,7 +182,7 @@ impl Parser<'_> {
                 self.expression(&mut cursor)?;
                 cursor.keyword("as")?;
                 let name = cursor.name()?;
-                self.open(BlockKind::With, tag, vec![name]);
+                self.open(BlockKind::With, tag, vec![name])?;
             }
             "include" => self.include_tag(&mut cursor)?,
             "endif" => self.close(BlockKind::If, tag)?,
@@ -200,7 +206,8 @@ impl Parser<'_> {
         match self.blocks.last_mut() {
             Some(block) if block.kind == BlockKind::If && !block.has_else => {
                 block.has_else = is_last;
-                Ok(())
+                block.depth += usize::from(!is_last);
+                check_depth(block.depth, tag)
             }
             Some(block) if block.kind == BlockKind::If => Err(Fault::syntax(
                 tag.span.start,
@@ -216,10 +223,15 @@ impl Parser<'_> {
             locals.push(cursor.name()?);
         }
         cursor.keyword("in")?;
+        let start = cursor.end_of_last();
         self.expression(cursor)?;
+        if has_number(tag) {
+            // `upon` takes a number for an index until a bracket tells it otherwise.
+            self.facts.insertions.push((start, " (".to_owned()));
+            self.facts.insertions.push((tag.end, ")".to_owned()));
+        }
         locals.push("loop".to_owned());
-        self.open(BlockKind::For, tag, locals);
-        Ok(())
+        self.open(BlockKind::For, tag, locals)
     }
 
     fn include_tag(&mut self, cursor: &mut Cursor<'_>) -> Result<()> {
@@ -233,9 +245,11 @@ impl Parser<'_> {
         Ok(())
     }
 
-    fn open(&mut self, kind: BlockKind, tag: &Tag, locals: Vec<String>) {
+    fn open(&mut self, kind: BlockKind, tag: &Tag, locals: Vec<String>) -> Result<()> {
         let offset = tag.span.start;
-        self.blocks.push(OpenBlock { kind, offset, has_else: false, locals });
+        let depth = self.blocks.last().map_or(0, |block| block.depth) + 1;
+        self.blocks.push(OpenBlock { kind, offset, has_else: false, depth, locals });
+        check_depth(depth, tag)
     }
 
     fn close(&mut self, kind: BlockKind, tag: &Tag) -> Result<()> {
@@ -277,6 +291,20 @@ fn is_optional_path(tag: &Tag) -> bool {
     };
     let is_optional = |token: &Token| token.kind == TokenKind::QuestionDot;
     tag.tokens.iter().all(is_path) && tag.tokens.iter().any(is_optional)
+}
+
+fn check_depth(depth: usize, tag: &Tag) -> Result<()> {
+    if depth <= MAX_DEPTH {
+        return Ok(());
+    }
+    let message = format!("blocks and their branches nest deeper than {MAX_DEPTH}");
+    Err(Fault::syntax(tag.span.start, message).help("move the inner part into a partial"))
+}
+
+/// Returns whether a tag has a number that is no index of a path.
+fn has_number(tag: &Tag) -> bool {
+    let is_path = |token: &Token| token.is_sign('.') || token.kind == TokenKind::QuestionDot;
+    tag.tokens.windows(2).any(|pair| pair[1].kind == TokenKind::Number && !is_path(&pair[0]))
 }
 
 fn unknown_block(keyword: &Token, word: &str) -> Fault {

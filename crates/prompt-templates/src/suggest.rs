@@ -1,7 +1,16 @@
+/// Characters of a name over which nothing is suggested: comparing costs their product.
+const MAX_CHARS: usize = 100;
+
 /// Returns the candidate that `name` is probably a misspelling of.
 pub(crate) fn nearest<S: AsRef<str>>(name: &str, candidates: &[S]) -> Option<String> {
-    let limit = (name.chars().count() / 3).clamp(1, 3);
-    let candidates = candidates.iter().map(AsRef::as_ref);
+    let length = name.chars().count();
+    if length > MAX_CHARS {
+        return None;
+    }
+    let limit = (length / 3).clamp(1, 3);
+    // No byte count is off by more than a character has bytes, before and after lowercasing.
+    let is_near = |candidate: &&str| candidate.len() <= 4 * (MAX_CHARS + limit);
+    let candidates = candidates.iter().map(AsRef::as_ref).filter(is_near);
     let scored = candidates.map(|candidate| (distance(name, candidate), candidate));
     let best = scored.filter(|(distance, _)| *distance <= limit).min();
     best.map(|(_, candidate)| candidate.to_owned())

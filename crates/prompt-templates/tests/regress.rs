@@ -249,3 +249,87 @@ fn a_deep_expression_is_refused() {
     let text = format!("{{{{ {}1{} }}}}", "[".repeat(100_000), "]".repeat(100_000));
     assert_eq!(store().compile("t", &text).unwrap_err().kind(), ErrorKind::Syntax);
 }
+
+/// Blocks, branches and filters nest in the tree that `upon` builds and walks by recursion.
+#[test]
+fn deep_blocks_long_chains_and_many_filters_are_refused() {
+    let many = 50_000;
+    for text in [
+        format!("{}{}", "{% if x %}".repeat(many), "{% endif %}".repeat(many)),
+        format!("{}{}", "{% for a in x %}".repeat(many), "{% endfor %}".repeat(many)),
+        "{% with x as x %}".repeat(many),
+        format!("{{% if x %}}{}{{% endif %}}", "{% else if x %}".repeat(many)),
+        format!("{{{{ x{} }}}}", " | json".repeat(many)),
+        format!("{{{{ [(x{})] | len }}}}", " | json".repeat(many)),
+    ] {
+        let error = store().compile("t", &text).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Syntax, "{error}");
+        assert!(error.message().contains("deeper") || error.message().contains("more than"));
+    }
+    // What people write fits, on a thread with little stack too.
+    let deep = format!("{}y{}", "{% if x %}".repeat(100), "{% endif %}".repeat(100));
+    let chain = format!("{{% if not x %}}{}y{{% endif %}}", "{% else if not x %}".repeat(99));
+    let filters = format!("{{{{ x{} }}}}", " | default: 2".repeat(64));
+    let small = std::thread::Builder::new().stack_size(1 << 20);
+    let render = move || {
+        [deep, chain, filters]
+            .map(|text| store().compile_and_render("t", &text, &data(&json!({"x": 1}))).unwrap())
+    };
+    assert_eq!(small.spawn(render).unwrap().join().unwrap(), ["y", "", "1"]);
+}
+
+/// Work that grew with the square of a text: minutes for these.
+#[test]
+fn a_long_text_takes_no_minutes() {
+    let prompts = store();
+    // Calls that leave an argument out.
+    let calls = "{{ \"\"|indent }}".repeat(60_000);
+    assert_eq!(prompts.compile_and_render("t", &calls, &Context::new()).unwrap(), "");
+    // Declared variables, and uses of them.
+    let declared = format!(
+        "---\nvariables: [{}x]\n---\n{}",
+        "a, ".repeat(100_000),
+        "{{ ?.x }}".repeat(50_000)
+    );
+    assert_eq!(prompts.compile_and_render("t", &declared, &Context::new()).unwrap(), "");
+    // Names that are too long to be misspellings.
+    let name = "a".repeat(100_000);
+    let context = data(&json!({format!("{name}b"): 1}));
+    let error = prompts.compile_and_render("t", &format!("{{{{ {name} }}}}"), &context);
+    assert_eq!(error.unwrap_err().suggestion(), None);
+}
+
+/// `upon` 0.11 takes a number behind the name of a loop for an index: `in [1, 2]` did not compile.
+#[test]
+fn a_loop_goes_over_a_list_of_numbers() {
+    for (text, expected) in [
+        ("{% for a in [1, 2] %}{{ a }}{% endfor %}", "12"),
+        ("{%- for a in [-1, +2.5] -%}{{ a }}{% endfor %}", "-12.5"),
+        ("{% for a in [x.0, 7, [8] | len] %}{{ a }}{% endfor %}", ""),
+        ("{% for k, v in {\"k\": 1} %}{{ k }}{{ v }}{% endfor %}", "k1"),
+        ("{% for a in ?.y | default: [1, x.0] %}{{ a }}{% endfor %}", "15"),
+        ("{% for a in [\"1\"]|join: \"\"|default: 1 %}{% endfor %}", ""),
+    ] {
+        let found = store().compile_and_render("t", text, &data(&json!({"x": [5]})));
+        match found {
+            Ok(found) => assert_eq!(found, expected, "{text}"),
+            Err(error) => assert_eq!(expected, "", "{text}: {error}"),
+        }
+    }
+    let text = "\u{4e2d}{% for a in [1, 2, missing] %}{% endfor %}";
+    let error = store().compile_and_render("t", text, &Context::new()).unwrap_err();
+    assert_eq!((error.name(), error.column()), (Some("missing"), Some(21)));
+}
+
+/// In YAML a `#` behind a blank begins a comment; here it would become part of the value.
+#[test]
+fn a_comment_behind_a_value_is_refused_and_not_taken_in() {
+    for head in ["model: small # fast", "labels: [a, b # c]", "labels:\n  - a # b"] {
+        let error = store().compile("t", &format!("---\n{head}\n---\nx")).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::FrontMatter, "{head}");
+        assert!(error.to_string().contains("'#'"), "{error}");
+    }
+    let prompt = store().compile("t", "---\na: \"b # c\"\nd: e#f\n# g\n---\nx").unwrap();
+    let text = |key| prompt.meta(key).and_then(prompt_templates::Meta::as_text).unwrap();
+    assert_eq!((text("a"), text("d")), ("b # c", "e#f"));
+}

@@ -48,9 +48,12 @@ impl CancelToken {
         if self.shared.is_cancelled() {
             child.cancelled.store(true, Ordering::Release);
         } else {
-            // Amortised: the list never holds more than twice the living children.
+            // Amortised: after a walk there is room for as many more as live, so the next one is as
+            // far away, and the list never holds much more than twice the living children.
             if children.len() == children.capacity() {
                 children.retain(|other| other.strong_count() > 0);
+                let living = children.len();
+                children.reserve(living + 1);
             }
             children.push(Arc::downgrade(&child));
         }
@@ -143,5 +146,29 @@ impl Shared {
         self.cancelled.store(true, Ordering::Release);
         self.changed.notify_all();
         std::mem::take(&mut *children)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With room for one more only, each child that comes and goes would walk the whole list.
+    #[test]
+    fn a_list_full_of_living_children_is_not_walked_for_each_new_one() {
+        let parent = CancelToken::new();
+        let mut living: Vec<_> = (0..1000).map(|_| parent.child()).collect();
+        let full = parent.shared.lock().capacity();
+        while living.len() + 1 < full {
+            living.push(parent.child());
+        }
+        let mut walks = 0;
+        for _ in 0..full {
+            let before = parent.shared.lock().len();
+            drop(parent.child());
+            walks += usize::from(parent.shared.lock().len() <= before);
+        }
+        assert!(walks <= 1, "{walks} walks over {full} children");
+        assert!(parent.shared.lock().capacity() <= 4 * full, "and the dead do not pile up");
     }
 }

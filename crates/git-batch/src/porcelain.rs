@@ -113,7 +113,7 @@ pub(crate) fn classify(reason: &str) -> Class {
         "permission",
         "locked branch",
     ];
-    const TRANSIENT: [&str; 15] = [
+    const TRANSIENT: [&str; 16] = [
         "fetch first",
         "non-fast-forward",
         "stale info",
@@ -127,6 +127,8 @@ pub(crate) fn classify(reason: &str) -> Class {
         "cannot lock ref",
         "failed to lock",
         "lock_failure",
+        // Two pushes of the same objects at one moment.
+        "unable to migrate objects",
         "try again",
         "timeout",
     ];

@@ -15,7 +15,7 @@ use support::{Fixture, kind, landed, make_executable, run};
 /// Applies one commit on a new branch and tells what kind of error it ended with.
 fn refusal(fixture: &Fixture, changes: Vec<Change>) -> Option<OpErrorKind> {
     let commit = Commit { changes, ..Commit::new("task", "m") };
-    let report = fixture.open().apply(vec![Operation::commit("a", commit)]).unwrap();
+    let report = fixture.open().apply(vec![Operation::commit("a", commit)]).expect("it runs");
     kind(report.get("a"))
 }
 
@@ -30,7 +30,7 @@ fn copy(from: &str, to: &str) -> Change {
 /// A `main` with a symlink and a submodule in it, here and at the remote.
 fn with_link_and_submodule() -> Fixture {
     let fixture = Fixture::new();
-    std::os::unix::fs::symlink("src", fixture.work().join("link")).unwrap();
+    std::os::unix::fs::symlink("src", fixture.work().join("link")).expect("a symlink");
     fixture.git(["add", "link"]);
     let submodule = format!("160000,{},sub", "1".repeat(40));
     fixture.git(["update-index", "--add", "--cacheinfo", &submodule]);

@@ -405,6 +405,36 @@ fn a_silent_remote_is_asked_for_its_refs() {
     assert_eq!((report.pushes, report.processes), (1, 3));
 }
 
+/// The remote died in the middle of a push: what it had taken by then has landed.
+#[test]
+fn a_push_that_broke_off_has_landed_what_the_remote_has() {
+    let fix = Fixture::new();
+    fix.remote_hook(
+        "reference-transaction",
+        r#"[ "$1" = committed ] && grep -q refs/heads/first && kill -9 $PPID; exit 0"#,
+    );
+    let updates = ["first", "second"].map(|b| update(&format!("refs/heads/{b}"), None, fix.base));
+    let report = push(&fix.git, "origin", &updates).expect("a report");
+    let [(_, first), (_, second)] = &statuses(&report)[..] else { panic!("{report:?}") };
+    assert_eq!(*first, &PushStatus::Created);
+    let there = remote_refs(&fix.git, "origin").expect("its refs").refs;
+    let is_there = there.contains_key(&BString::from("refs/heads/second"));
+    assert_eq!(matches!(second, PushStatus::Created), is_there, "{report:?}");
+}
+
+/// The push of a killed run goes on by itself and is first with the very same commit.
+#[test]
+fn a_ref_that_another_has_brought_to_the_same_commit_has_landed() {
+    let fix = Fixture::new();
+    fix.remote_hook("update", r#"[ "$1" = refs/heads/free ] || git update-ref "$1" "$3""#);
+    let updates = ["twin", "free"].map(|b| update(&format!("refs/heads/{b}"), None, fix.base));
+    let report = push(&fix.git, "origin", &updates).expect("a report");
+    assert_eq!(
+        statuses(&report),
+        [("twin", &PushStatus::UpToDate), ("free", &PushStatus::Created)]
+    );
+}
+
 /// As above, but the remote cannot be read any more: nothing is promised that is not known.
 #[test]
 fn a_remote_that_stays_silent_has_confirmed_nothing() {

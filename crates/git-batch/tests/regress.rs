@@ -189,3 +189,73 @@ fn what_an_interrupted_batch_left_is_removed_and_nothing_of_others() {
     let keeps = left.filter(|path| path.extension().is_some_and(|e| e == "keep")).count();
     assert_eq!(keeps, 1, "the one of somebody else");
 }
+
+/// The locks of a killed writer, and of a git that was killed beside it, stay for ever and every
+/// commit after it fails. Ours are told from those of others by what they are, not by their age.
+#[test]
+fn locks_that_a_killed_writer_left_are_removed_and_nothing_of_others() {
+    let fixture = Fixture::new();
+    let git_dir = fixture.work().join(".git");
+    fixture.open().apply(vec![commit("a", "loose", "f"), commit("b", "other", "f")]).unwrap();
+    let held = git_dir.join("batchyard/held");
+    let ours = ["packed-refs.lock", "refs/heads/loose.lock", "refs/heads/new/x.lock"];
+    let theirs = "refs/heads/other.lock";
+    fs::write(&held, [&ours[..], &[theirs]].concat().join("\0")).unwrap();
+    fs::create_dir(git_dir.join("refs/heads/new")).unwrap();
+    for lock in ours {
+        fs::hard_link(&held, git_dir.join(lock)).unwrap();
+    }
+    fs::write(git_dir.join(theirs), "").unwrap();
+
+    let report = fixture
+        .open()
+        .apply(vec![
+            commit("loose", "loose", "g"),
+            commit("other", "other", "g"),
+            commit("new", "new", "g"),
+        ])
+        .unwrap();
+    landed(&report, "loose");
+    landed(&report, "new");
+    assert_eq!(kind(report.get("other")), Some(OpErrorKind::BranchMoved));
+    assert_eq!(locks(&git_dir), [git_dir.join(theirs)]);
+    assert!(!held.exists());
+}
+
+/// Reflogs are kept where git would keep them, in folders that gone branches have left too.
+#[test]
+fn reflogs_are_those_that_git_would_write() {
+    let fixture = Fixture::new();
+    let logs = fixture.work().join(".git/logs/refs/heads");
+    fs::create_dir_all(logs.join("a/b/c")).unwrap();
+    fixture.open().apply(vec![commit("1", "a", "f"), commit("2", "b/c", "f")]).unwrap();
+    fixture.open().apply(vec![commit("3", "a", "g")]).unwrap();
+    let entries = fixture.git(["reflog", "show", "--format=%gd %gs %gn <%ge>", "a"]);
+    let who = "A U Thor <author@example.com>";
+    assert_eq!(entries, format!("a@{{0}} commit: m {who}\na@{{1}} commit: m {who}\n"));
+    assert_eq!(fixture.git(["rev-parse", "a@{1}"]), fixture.git(["rev-parse", "a~1"]));
+
+    fixture.git(["config", "core.logAllRefUpdates", "false"]);
+    fixture.open().apply(vec![commit("4", "a", "h"), commit("5", "quiet", "h")]).unwrap();
+    assert_eq!(fixture.git(["reflog", "show", "--format=%gd", "a"]).lines().count(), 3);
+    assert!(!logs.join("quiet").exists());
+}
+
+/// A tool that rewrites `packed-refs` loses what it does not know.
+#[test]
+fn packed_refs_keep_tags_and_what_they_point_to() {
+    let fixture = Fixture::new();
+    fixture.git(["tag", "-a", "-m", "t", "v1"]);
+    fixture.git(["tag", "light"]);
+    fixture.git(["branch", "zzz"]);
+    fixture.git(["pack-refs", "--all"]);
+    let before = fs::read_to_string(fixture.work().join(".git/packed-refs")).unwrap();
+    let report =
+        fixture.open().apply(vec![commit("a", "mmm", "f"), commit("b", "zzz", "f")]).unwrap();
+    let after = fs::read_to_string(fixture.work().join(".git/packed-refs")).unwrap();
+    let other = |line: &&str| !line.ends_with("/mmm") && !line.ends_with("/zzz");
+    assert!(before.lines().filter(other).eq(after.lines().filter(other)), "{after}");
+    assert_eq!(landed(&report, "b"), fixture.id("zzz"));
+    fixture.git(["pack-refs", "--all"]);
+    fixture.assert_sound();
+}

@@ -101,6 +101,7 @@ impl<'a> Session<'a> {
         lock: WriterLock,
         earlier: &'a Earlier,
     ) -> Session<'a> {
+        store.sweep_ref_locks();
         store.sweep_packs();
         sweep_quarantine(lock.state_dir());
         let signer = Signer::of(&store, author);

@@ -183,12 +183,12 @@ fn is_dot_git(component: &[u8]) -> bool {
 }
 
 fn is_dot_gitmodules(component: &[u8]) -> bool {
-    let is_ntfs = |name| is_ntfs_dot(name, b".gitmodules", b"gitmod~", b"gi7eba");
+    let is_ntfs = |name| is_ntfs_dot(name, b".gitmodules", b"gitmod~", *b"gi7eba");
     is_hfs_dot(component, "gitmodules") || after_backslashes(component).any(is_ntfs)
 }
 
 fn is_dot_gitattributes(component: &[u8]) -> bool {
-    let is_ntfs = |name| is_ntfs_dot(name, b".gitattributes", b"gitatt~", b"gi7d29");
+    let is_ntfs = |name| is_ntfs_dot(name, b".gitattributes", b"gitatt~", *b"gi7d29");
     is_hfs_dot(component, "gitattributes") || after_backslashes(component).any(is_ntfs)
 }
 
@@ -231,7 +231,7 @@ fn is_ntfs_dot_git(name: &[u8]) -> bool {
 
 /// Returns true if NTFS takes `name` for `plain`: by its name, by the short names `short` with 1 to
 /// 4, or by the hashed short names that follow those, `hashed` with `~1` and on.
-fn is_ntfs_dot(name: &[u8], plain: &[u8], short: &[u8], hashed: &[u8; 6]) -> bool {
+fn is_ntfs_dot(name: &[u8], plain: &[u8], short: &[u8], hashed: [u8; 6]) -> bool {
     let short = || {
         strip_prefix_ignore_case(name, short)
             .and_then(|rest| rest.split_first())
@@ -244,7 +244,7 @@ fn is_ntfs_dot(name: &[u8], plain: &[u8], short: &[u8], hashed: &[u8; 6]) -> boo
 }
 
 /// Returns what follows the eight bytes of a hashed short name: some of `hashed`, `~`, a number.
-fn hashed_short_name<'a>(name: &'a [u8], hashed: &[u8; 6]) -> Option<&'a [u8]> {
+fn hashed_short_name(name: &[u8], hashed: [u8; 6]) -> Option<&[u8]> {
     let (short, rest) = name.split_at_checked(8)?;
     let tilde = short.find_byte(b'~').filter(|at| *at <= 6)?;
     let (prefix, number) = (&short[..tilde], &short[tilde + 1..]);

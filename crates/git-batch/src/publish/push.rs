@@ -20,16 +20,15 @@ const MAX_ARGUMENTS: usize = if cfg!(windows) { 24 << 10 } else { 512 << 10 };
 /// descendant of it: git forces an update whose lease holds, so that is checked here, before
 /// anything is sent. What cannot be pushed at all (no name of a ref, named twice, an object that
 /// is not here) is refused without keeping the others back. The pre-push hook runs once; hooks of
-/// the remote run as for any push. If the remote does not say what became of a ref, its refs are
-/// read once to find out; what stays unknown is a transient refusal, because to push it again is
-/// safe.
+/// the remote run as for any push. If the remote does not say what became of a ref, or says that
+/// another was first, its refs are read once to find out: what is there has landed, whoever brought
+/// it. What stays unknown is a transient refusal, because to push it again is safe.
 ///
-/// Two processes, three if the remote was silent; blocks up to the time limit of `git` for each.
+/// Two processes, three if the refs are read; blocks up to the time limit of `git` for each.
 ///
 /// # Errors
 /// The remote cannot be reached, the pre-push hook refused, the refs do not fit on one command
-/// line (about 3,000), or there was no answer for any ref. After a failure that names no ref, what
-/// the remote has is known from its refs alone.
+/// line (about 3,000), or there was no answer for any ref and none has landed.
 pub fn push(git: &Git, remote: &str, updates: &[RefUpdate]) -> Result<PushReport, PublishError> {
     check_remote(remote)?;
     let mut report =
@@ -45,13 +44,18 @@ pub fn push(git: &Git, remote: &str, updates: &[RefUpdate]) -> Result<PushReport
         report.pushes = 1;
         report.processes = 2;
         report.stderr = scrub::excerpt(&output.stderr);
-        if !round.read(&output.stdout, &output.stderr) {
-            return Err(PublishError::failed("push to", remote, &output));
-        }
-        if round.is_any_unknown() {
+        let is_answered = round.read(&output.stdout, &output.stderr);
+        let failure = (!is_answered).then(|| PublishError::failed("push to", remote, &output));
+        if round.is_any_open() {
             report.processes += 1;
-            if let Ok(state) = remote_refs(git, remote) {
-                round.settle(&state.refs);
+            match (remote_refs(git, remote), failure) {
+                (Ok(state), None) => round.settle(&state.refs, None),
+                // It broke off: what landed before that has landed.
+                (Ok(state), Some(failure)) if round.has_landed_any(&state.refs) => {
+                    round.settle(&state.refs, Some(&failure));
+                }
+                (_, Some(failure)) => return Err(failure),
+                (Err(_), None) => {}
             }
         }
     }
@@ -172,27 +176,47 @@ impl<'a> Round<'a> {
         !heard.is_empty()
     }
 
-    fn is_any_unknown(&self) -> bool {
-        self.statuses.iter().any(Option::is_none)
+    /// Whether the remote's refs can say more about a ref than its answer did: there was none, or
+    /// another was first, who may have pushed the very same commit.
+    fn is_any_open(&self) -> bool {
+        let is_open = |status: &Option<PushStatus>| match status {
+            None => true,
+            Some(PushStatus::Rejected { class, .. }) => *class == Class::Transient,
+            Some(_) => false,
+        };
+        self.sent.values().any(|index| is_open(&self.statuses[*index]))
     }
 
-    /// Finds out from the remote's refs what nobody has said.
-    fn settle(&mut self, refs: &BTreeMap<BString, ObjectId>) {
-        for (update, status) in self.updates.iter().zip(&mut self.statuses) {
-            if status.is_some() {
-                continue;
-            }
-            let there = refs.get(&update.name).copied();
-            *status = Some(if there == Some(update.new) {
-                match update.expect {
+    fn has_landed_any(&self, refs: &BTreeMap<BString, ObjectId>) -> bool {
+        self.sent.iter().any(|(name, index)| refs.get(*name) == Some(&self.updates[*index].new))
+    }
+
+    /// Finds out from the remote's refs what nobody has said; `failure` is why nothing was said.
+    fn settle(&mut self, refs: &BTreeMap<BString, ObjectId>, failure: Option<&PublishError>) {
+        for (name, &index) in &self.sent {
+            let (update, status) = (&self.updates[index], &mut self.statuses[index]);
+            let there = refs.get(*name).copied();
+            let has_landed = there == Some(update.new);
+            *status = match (status.take(), failure) {
+                (Some(PushStatus::Rejected { class: Class::Transient, .. }), _) if has_landed => {
+                    Some(PushStatus::UpToDate)
+                }
+                (Some(known), _) => Some(known),
+                (None, _) if has_landed => Some(match update.expect {
                     Some(_) => PushStatus::Updated,
                     None => PushStatus::Created,
+                }),
+                (None, Some(failure)) => Some(PushStatus::Rejected {
+                    class: failure.class(),
+                    reason: failure.to_string(),
+                }),
+                (None, None) if there == update.expect => {
+                    Some(unheard("the remote gave no answer, and the ref has not moved"))
                 }
-            } else if there == update.expect {
-                unheard("the remote gave no answer, and the ref has not moved")
-            } else {
-                unheard("the remote gave no answer, and the ref was moved by another")
-            });
+                (None, None) => {
+                    Some(unheard("the remote gave no answer, and the ref was moved by another"))
+                }
+            };
         }
     }
 

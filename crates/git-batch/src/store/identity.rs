@@ -44,13 +44,17 @@ impl Signer {
         Ok((author, committer))
     }
 
-    /// Who stands in the reflog.
-    pub(crate) fn reflog(&self) -> Signature {
-        self.committer.clone().or_else(|| self.author.clone()).unwrap_or_else(|| Signature {
+    /// Who stands in the reflog, and when, as it is written there.
+    pub(super) fn reflog_bytes(&self) -> Vec<u8> {
+        let who = self.committer.clone().or_else(|| self.author.clone());
+        let who = who.unwrap_or_else(|| Signature {
             name: "git-batch".into(),
             email: "git-batch@localhost".into(),
             time: self.time,
-        })
+        });
+        let mut time = gix::date::parse::TimeBuf::default();
+        let time = who.time.to_str(&mut time);
+        format!("{} <{}> {time}", who.name, who.email).into_bytes()
     }
 }
 

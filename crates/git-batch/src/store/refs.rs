@@ -1,20 +1,25 @@
 //! Moves local branches by compare-and-swap, each alone in its success or failure.
 
-use std::fs::File;
+use std::fs::{self, File};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bstr::{BString, ByteSlice};
-use gix::lock::acquire::Fail;
-use gix::refs::file::Transaction;
-use gix::refs::file::transaction::PackedRefs;
-use gix::refs::transaction::{Change, LogChange, PreviousValue, RefEdit, RefLog};
-use gix::refs::{FullName, Target};
-use gix::{Error, ObjectId};
+use gix::ObjectId;
+use gix::refs::FullName;
 
+use super::packed_refs::{self, PackedRefs};
+use super::ref_locks::{self, RefLocks};
 use super::{Signer, Store};
-use crate::outcome::causes;
 use crate::{OpError, OpErrorKind};
+
+/// How long to wait for somebody who has the lock of one ref, and of all refs together: as long as
+/// git itself waits by default.
+const PATIENCE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
+
+/// Where a loose ref is written before it takes its place.
+const TEMPORARY: &str = "batchyard/ref";
 
 /// One branch that is to move.
 #[derive(Debug, Clone)]
@@ -30,7 +35,15 @@ pub(crate) struct RefMove {
 /// Whether a branch moved.
 pub(crate) type Moved = Result<(), OpError>;
 
+/// The branches that cannot move, each with the reason.
+type Faults = Vec<(FullName, OpError)>;
+
 impl Store {
+    /// Removes locks of refs that a killed writer left. Only for the one writer.
+    pub(crate) fn sweep_ref_locks(&self) {
+        ref_locks::sweep(&self.common_dir);
+    }
+
     /// Moves all branches and makes them durable. New and packed ones move in one rename of
     /// `packed-refs`, the others one by one.
     ///
@@ -40,116 +53,126 @@ impl Store {
         &mut self,
         moves: &[RefMove],
         signer: &Signer,
-    ) -> Result<Vec<Moved>, Vec<(FullName, OpError)>> {
-        let committer = signer.reflog();
-        let (loose, packed): (Vec<&RefMove>, Vec<&RefMove>) =
-            moves.iter().partition(|m| self.common_dir.join(path_of(&m.name)).is_file());
-        // gix locks `packed-refs` for loose refs too, so the two groups cannot hold their locks
-        // together. All are checked first, so that as a rule none moves if one cannot.
-        if !loose.is_empty() && !packed.is_empty() {
-            let all: Vec<&RefMove> = moves.iter().collect();
-            self.lock(&all, false).map_err(|error| self.culprits(moves, &error))?;
-        }
-        let mut time = gix::date::parse::TimeBuf::default();
-        let committer = committer.to_ref(&mut time);
-        let mut fault = None;
-        for (group, is_packed, is_only) in
-            [(&loose, false, packed.is_empty()), (&packed, true, loose.is_empty())]
-        {
-            if group.is_empty() {
-                continue;
-            }
-            match self.lock(group, is_packed).map(|locked| locked.commit(committer)) {
-                Ok(Ok(_)) => {}
-                Err(error) if is_only => return Err(self.culprits(moves, &error)),
-                Ok(Err(error)) | Err(error) => fault = Some(error),
-            }
-        }
-        let mut fsyncs = 0;
+    ) -> Result<Vec<Moved>, Faults> {
+        let mut locks = self.lock(moves)?;
+        let is_loose: Vec<bool> =
+            moves.iter().map(|m| self.common_dir.join(path_of(&m.name)).is_file()).collect();
+        let all: Vec<&RefMove> = moves.iter().collect();
+        let packed: Vec<&RefMove> =
+            moves.iter().zip(&is_loose).filter(|(_, loose)| !**loose).map(|(m, _)| m).collect();
         if !packed.is_empty() {
-            fsyncs += self.sync(Path::new("packed-refs"));
+            locks
+                .take(Path::new(packed_refs::NAME), Instant::now() + PATIENCE.1)
+                .map_err(|error| faults(&packed, &error))?;
         }
-        fsyncs += loose.iter().map(|m| self.sync(&path_of(&m.name))).sum::<u32>();
-        let result = |m: &RefMove| match &fault {
-            Some(error) if self.branch_tip(&m.name) != Ok(Some(m.new)) => {
-                Err(moved_by_others(m, error))
-            }
-            _ => Ok(()),
+        let mut file = PackedRefs::read(&self.common_dir).map_err(|error| faults(&all, &error))?;
+        let is_as_expected = |m: &RefMove| match self.value_of(m, &file) {
+            Ok(found) if found == m.old => Ok(()),
+            Ok(Some(found)) => Err(io::Error::other(format!("it is at {found}"))),
+            Ok(None) => Err(io::Error::other("it is gone")),
+            Err(error) => Err(error),
         };
-        let results = moves.iter().map(result).collect();
-        self.fsyncs += fsyncs;
+        each(moves, is_as_expected)?;
+
+        let new_file = if packed.is_empty() {
+            None
+        } else {
+            for m in &packed {
+                file.set(m.name.as_bstr(), m.new);
+            }
+            Some(file.prepare().map_err(|error| faults(&packed, &error))?)
+        };
+        let committer = signer.reflog_bytes();
+        let begins = self.begins_reflogs();
+        // Before the branches, as git does: a line too many is no harm, one too few is.
+        each(moves, |m| self.log_move(m, &committer, begins))?;
+        if let Some(new_file) = new_file {
+            new_file.commit().map_err(|error| faults(&packed, &error))?;
+            self.fsyncs += 1 + self.sync_folder(Path::new(packed_refs::NAME));
+        }
+        let mut results = Vec::with_capacity(moves.len());
+        for (m, is_loose) in moves.iter().zip(is_loose) {
+            let written = if is_loose { self.write_loose(m) } else { Ok(()) };
+            results.push(written.map_err(|error| moved_by_others(m, &error)));
+        }
+        drop(locks);
+        // The time of the file is too coarse on some file systems to show that it is another.
+        let _ = self.repo.refs.force_refresh_packed_buffer();
         Ok(results)
     }
 
-    /// Takes the locks of all these branches and checks what they are now.
-    fn lock(&self, moves: &[&RefMove], is_packed: bool) -> Result<Transaction<'_, '_>, Error> {
-        let mut transaction = self.repo.refs.transaction();
-        if is_packed {
-            transaction = transaction.packed_refs(
-                PackedRefs::DeletionsAndNonSymbolicUpdatesRemoveLooseSourceReference(Box::new(
-                    &self.repo.objects,
-                )),
-            );
+    /// Takes the locks of all branches, or names those that cannot be had.
+    fn lock(&self, moves: &[RefMove]) -> Result<RefLocks, Faults> {
+        let all: Vec<&RefMove> = moves.iter().collect();
+        let files: Vec<PathBuf> =
+            moves.iter().map(|m| path_of(&m.name)).chain([packed_refs::NAME.into()]).collect();
+        let mut locks =
+            RefLocks::begin(&self.common_dir, &files).map_err(|error| faults(&all, &error))?;
+        let end = Instant::now() + PATIENCE.1;
+        each(moves, |m| locks.take(&path_of(&m.name), end.min(Instant::now() + PATIENCE.0)))?;
+        Ok(locks)
+    }
+
+    /// What a branch is now. Only with its lock.
+    fn value_of(&self, m: &RefMove, packed: &PackedRefs) -> io::Result<Option<ObjectId>> {
+        match fs::read(self.common_dir.join(path_of(&m.name))) {
+            Ok(text) => ObjectId::from_hex(text.trim_end())
+                .map(Some)
+                .map_err(|_| io::Error::other("it is a symbolic ref, or broken")),
+            // A folder is what a branch that is gone has left.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::IsADirectory
+                ) =>
+            {
+                packed.get(m.name.as_bstr())
+            }
+            Err(error) => Err(error),
         }
-        // As long as git itself waits for these locks by default.
-        let (one, all) = (Duration::from_millis(100), Duration::from_secs(1));
-        transaction.prepare(
-            moves.iter().map(|m| edit(m)),
-            Fail::AfterDurationWithBackoff(one),
-            Fail::AfterDurationWithBackoff(all),
-        )
     }
 
-    /// Finds the branches that cannot be moved by trying each alone.
-    fn culprits(&self, moves: &[RefMove], error: &Error) -> Vec<(FullName, OpError)> {
-        let describe = |m: &RefMove, error: &Error| (m.name.clone(), moved_by_others(m, error));
-        let alone: Vec<_> = moves
-            .iter()
-            .filter_map(|m| self.lock(&[m], false).err().map(|error| describe(m, &error)))
-            .collect();
-        // Each can be had alone: what they share, `packed-refs`, is locked.
-        if alone.is_empty() { moves.iter().map(|m| describe(m, error)).collect() } else { alone }
+    fn write_loose(&mut self, m: &RefMove) -> io::Result<()> {
+        let (temporary, path) = (self.common_dir.join(TEMPORARY), path_of(&m.name));
+        let mut file = File::create(&temporary)?;
+        writeln!(file, "{}", m.new)?;
+        file.sync_all()?;
+        fs::rename(&temporary, self.common_dir.join(&path))?;
+        self.fsyncs += 1 + self.sync_folder(&path);
+        Ok(())
     }
 
-    /// Makes a file of the common directory and its folder durable, which gix does not do, and
-    /// returns how many calls that took. The rename has happened, so a failure here is no reason
-    /// to report that the branch did not move.
-    fn sync(&self, name: &Path) -> u32 {
-        let path = self.common_dir.join(name);
-        let paths = [Some(path.as_path()), path.parent()];
-        paths.into_iter().flatten().map(|path| u32::from(sync_path(path).is_ok())).sum()
+    /// Makes the name of a file of the common directory durable, and returns how many calls that
+    /// took. The rename has happened, so a failure here is no reason to report that the branch did
+    /// not move.
+    fn sync_folder(&self, file: &Path) -> u32 {
+        let path = self.common_dir.join(file);
+        let synced = path.parent().map(|folder| File::open(folder).and_then(|f| f.sync_all()));
+        u32::from(matches!(synced, Some(Ok(()))))
     }
 }
 
-fn moved_by_others(m: &RefMove, error: &Error) -> OpError {
+/// Runs `check` for each branch; an error names all that it failed for.
+fn each(
+    moves: &[RefMove],
+    mut check: impl FnMut(&RefMove) -> io::Result<()>,
+) -> Result<(), Faults> {
+    let fault = |m: &RefMove| check(m).err().map(|e| (m.name.clone(), moved_by_others(m, &e)));
+    let found: Faults = moves.iter().filter_map(fault).collect();
+    if found.is_empty() { Ok(()) } else { Err(found) }
+}
+
+fn faults(moves: &[&RefMove], error: &io::Error) -> Faults {
+    moves.iter().map(|m| (m.name.clone(), moved_by_others(m, error))).collect()
+}
+
+fn moved_by_others(m: &RefMove, error: &io::Error) -> OpError {
     let name = m.name.shorten().to_str_lossy();
-    let message =
-        format!("branch {name:?} was moved or is locked by somebody else: {}", causes(error));
+    let message = format!("branch {name:?} was moved or is locked by somebody else: {error}");
     OpError::new(OpErrorKind::BranchMoved, message)
 }
 
 /// The path of a loose ref below the common directory.
-fn path_of(name: &FullName) -> PathBuf {
+pub(super) fn path_of(name: &FullName) -> PathBuf {
     gix::path::from_bstr(name.as_bstr()).unwrap_or_default().into_owned()
-}
-
-fn sync_path(path: &Path) -> std::io::Result<()> {
-    File::open(path)?.sync_all()
-}
-
-fn edit(m: &RefMove) -> RefEdit {
-    let expected = match m.old {
-        None => PreviousValue::MustNotExist,
-        Some(old) => PreviousValue::MustExistAndMatch(Target::Object(old)),
-    };
-    let log = LogChange {
-        mode: RefLog::AndReference,
-        force_create_reflog: false,
-        message: m.message.clone(),
-    };
-    RefEdit {
-        change: Change::Update { log, expected, new: Target::Object(m.new) },
-        name: m.name.clone(),
-        deref: false,
-    }
 }

@@ -1,0 +1,149 @@
+//! The lock files of refs, taken so that a later run can tell its own from those of others.
+//!
+//! Git locks the ref `x` by making the file `x.lock`. Here that file is one more name, a hard link,
+//! of a file of our own that lists all the locks: what a killed process left is ours exactly where
+//! it is still that file. No lock is ever removed for being old.
+
+use std::ffi::OsStr;
+use std::fs::{self, File, Metadata};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// The file that all locks are names of, in the folder of the writer.
+const HELD: &str = "batchyard/held";
+
+/// Locks that are held until this is dropped. Only for the one writer.
+#[derive(Debug)]
+pub(super) struct RefLocks {
+    common_dir: PathBuf,
+    held: PathBuf,
+    taken: Vec<PathBuf>,
+}
+
+impl RefLocks {
+    /// Notes which files may be locked, by their paths below the common directory; none is yet.
+    pub(super) fn begin(common_dir: &Path, files: &[PathBuf]) -> io::Result<RefLocks> {
+        sweep(common_dir);
+        let held = common_dir.join(HELD);
+        let mut list = Vec::new();
+        for file in files {
+            list.extend_from_slice(lock_of(file).as_os_str().as_encoded_bytes());
+            list.push(0);
+        }
+        let mut file = File::options().write(true).create_new(true).open(&held)?;
+        file.write_all(&list)?;
+        file.sync_all()?;
+        Ok(RefLocks { common_dir: common_dir.to_owned(), held, taken: Vec::new() })
+    }
+
+    /// Locks one of the files; waits until `end` for somebody else who has it.
+    pub(super) fn take(&mut self, file: &Path, end: Instant) -> io::Result<()> {
+        let lock = self.common_dir.join(lock_of(file));
+        let mut pause = Duration::from_millis(1);
+        let mut missing = 0;
+        loop {
+            let error = match make(&self.held, &lock) {
+                Ok(()) => {
+                    self.taken.push(lock);
+                    return Ok(());
+                }
+                Err(error) => error,
+            };
+            match error.kind() {
+                io::ErrorKind::AlreadyExists if Instant::now() < end => {
+                    std::thread::park_timeout(pause);
+                    pause = (pause * 2).min(Duration::from_millis(50));
+                }
+                io::ErrorKind::AlreadyExists => {
+                    let message =
+                        format!("{} exists; remove it if no git is running", lock.display());
+                    return Err(io::Error::new(error.kind(), message));
+                }
+                // Git removes folders that are empty, at any moment.
+                io::ErrorKind::NotFound if missing < 3 => {
+                    missing += 1;
+                    fs::create_dir_all(lock.parent().unwrap_or(&self.common_dir))?;
+                }
+                _ => return Err(error),
+            }
+        }
+    }
+}
+
+impl Drop for RefLocks {
+    fn drop(&mut self) {
+        for lock in &self.taken {
+            let _ = fs::remove_file(lock);
+            remove_empty_folders(lock.parent(), &self.common_dir);
+        }
+        // Last, so that what cannot be removed now is known to the next writer.
+        if self.taken.iter().all(|lock| !lock.exists()) {
+            let _ = fs::remove_file(&self.held);
+        }
+    }
+}
+
+/// Removes the locks that a killed writer left, and no others. Only for the one writer.
+pub(super) fn sweep(common_dir: &Path) {
+    let held = common_dir.join(HELD);
+    let (Ok(data), Ok(list)) = (fs::symlink_metadata(&held), fs::read(&held)) else { return };
+    for name in list.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+        let Ok(name) = gix::path::from_byte_slice(name) else { continue };
+        let lock = common_dir.join(name);
+        if fs::symlink_metadata(&lock).is_ok_and(|other| is_same_file(&data, &other)) {
+            let _ = fs::remove_file(&lock);
+            remove_empty_folders(lock.parent(), common_dir);
+        }
+    }
+    let _ = fs::remove_file(&held);
+}
+
+/// Makes the lock, which must not exist.
+fn make(held: &Path, lock: &Path) -> io::Result<()> {
+    match fs::hard_link(held, lock) {
+        // Some file systems have no hard links. There a lock that is left behind stays.
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::PermissionDenied
+                    | io::ErrorKind::Unsupported
+                    | io::ErrorKind::CrossesDevices
+                    | io::ErrorKind::TooManyLinks
+            ) =>
+        {
+            File::options().write(true).create_new(true).open(lock).map(drop)
+        }
+        other => other,
+    }
+}
+
+fn lock_of(file: &Path) -> PathBuf {
+    let mut name = file.file_name().unwrap_or(OsStr::new("")).to_owned();
+    name.push(".lock");
+    file.with_file_name(name)
+}
+
+/// Removes folders that only locks stood in, up to `refs/heads`.
+fn remove_empty_folders(mut folder: Option<&Path>, common_dir: &Path) {
+    let heads = common_dir.join("refs/heads");
+    while let Some(empty) = folder.filter(|folder| **folder != heads && folder.starts_with(&heads))
+    {
+        // One that is not empty cannot be removed.
+        if fs::remove_dir(empty).is_err() {
+            return;
+        }
+        folder = empty.parent();
+    }
+}
+
+#[cfg(unix)]
+fn is_same_file(a: &Metadata, b: &Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    a.dev() == b.dev() && a.ino() == b.ino()
+}
+
+#[cfg(not(unix))]
+fn is_same_file(_: &Metadata, _: &Metadata) -> bool {
+    false
+}

@@ -1,0 +1,55 @@
+//! The history of a branch's tips, as git writes it.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::Path;
+
+use bstr::ByteSlice;
+
+use super::Store;
+use super::refs::{RefMove, path_of};
+
+impl Store {
+    /// Whether moving a branch begins a reflog where there is none yet.
+    pub(super) fn begins_reflogs(&self) -> bool {
+        let config = self.repo.config_snapshot();
+        let is_always = config
+            .string("core.logAllRefUpdates")
+            .is_some_and(|value| value.eq_ignore_ascii_case(b"always"));
+        let has_checkout = self.repo.workdir().is_some();
+        is_always || config.boolean("core.logAllRefUpdates").unwrap_or(has_checkout)
+    }
+
+    /// Adds a line to the reflog of a branch, if it has one or is to have one.
+    pub(super) fn log_move(&self, m: &RefMove, committer: &[u8], begins: bool) -> io::Result<()> {
+        let path = self.common_dir.join("logs").join(path_of(&m.name));
+        if !begins && !path.is_file() {
+            return Ok(());
+        }
+        if path.is_dir() {
+            remove_empty(&path)?;
+        }
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        let old = m.old.unwrap_or_else(|| self.null_id());
+        let mut line = format!("{old} {} ", m.new).into_bytes();
+        line.extend_from_slice(committer);
+        line.push(b'\t');
+        line.extend_from_slice(&bstr::join(" ", m.message.fields()));
+        line.push(b'\n');
+        // One write, so that lines of others do not stand in the middle of it.
+        File::options().append(true).create(true).open(path)?.write_all(&line)
+    }
+}
+
+/// Removes the folders that branches which are gone have left, if nothing else is in them.
+fn remove_empty(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            remove_empty(&path)?;
+        }
+    }
+    fs::remove_dir(folder)
+}

@@ -131,6 +131,13 @@ pub enum WriteError {
     Unread(#[source] OpenError),
 }
 
+impl WriteError {
+    /// Returns whether something of the batch may be in the file in spite of the error.
+    pub fn has_changed_file(&self) -> bool {
+        matches!(self, Self::Torn { .. } | Self::Unread(_))
+    }
+}
+
 /// Says why a lesson was not added.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -380,5 +380,6 @@ mod tests {
         let error = source.take_in(&file, 11, ours).map_err(WriteError::Unread).unwrap_err();
         assert!(error.to_string().contains("written"), "{error}");
         assert!(matches!(error, WriteError::Unread(OpenError::Fault { .. })), "{error:?}");
+        assert!(error.has_changed_file());
     }
 }

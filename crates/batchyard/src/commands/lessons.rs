@@ -8,9 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use lessons_index::{
-    AddError, Fault, Lesson, LessonsIndex, LoadReport, Options, Snapshot, Sort, WriteError,
-};
+use lessons_index::{AddError, Fault, Lesson, LessonsIndex, LoadReport, Options, Snapshot, Sort};
 use serde_json::json;
 
 use crate::cli::Session;
@@ -259,8 +257,9 @@ pub(crate) fn add_all(
     lessons: Vec<Lesson>,
 ) -> Result<(), Stop> {
     let added = session.interrupt.shielded(|| index.add_all(lessons));
-    let is_torn = |error: &AddError| matches!(error, AddError::Write { source, .. } if matches!(**source, WriteError::Torn { .. }));
-    let nothing_done = added.iter().all(|added| added.as_ref().is_err_and(|error| !is_torn(error)));
+    let changed_file = |error: &AddError| matches!(error, AddError::Write { source, .. } if source.has_changed_file());
+    let nothing_done =
+        added.iter().all(|added| added.as_ref().is_err_and(|error| !changed_file(error)));
     match added.into_iter().find_map(Result::err) {
         None => Ok(()),
         Some(error) if nothing_done => Err(Stop::refused(chain(&error))),

@@ -14,6 +14,7 @@ mod demo;
 mod pipeline;
 mod plan;
 
+mod collect;
 mod provider;
 mod repository;
 mod results;

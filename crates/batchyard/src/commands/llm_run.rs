@@ -10,11 +10,11 @@ use llm_batch::{Accounting, Error, LlmBatch};
 use serde_json::json;
 
 use crate::cli::{Session, duration};
+use crate::collect::collect;
 use crate::exit::{Exit, Stop, chain};
 use crate::input::Input;
 use crate::output::Output;
 use crate::plan::ProviderName;
-use crate::progress::Progress;
 use crate::provider::{self, Place};
 use crate::results::Results;
 use crate::wire::requests;
@@ -68,11 +68,9 @@ pub(crate) fn run(session: &Session, options: &Options) -> Result<Exit, Stop> {
     let state = options.state.clone().unwrap_or_else(|| beside(&options.out));
     refuse_orphans(&options.out, &state)?;
 
-    let stop = llm_batch::Stop::new();
     let is_new = !options.out.exists();
-    let mut results = Results::open(&options.out)?;
-    let mut builder =
-        LlmBatch::builder(provider).state(&state).held(results.held().clone()).stop(stop.clone());
+    let results = Results::open(&options.out)?;
+    let mut builder = LlmBatch::builder(provider).state(&state);
     if let Some(max_items) = options.max_items {
         builder = builder.max_items(max_items.get());
     }
@@ -82,23 +80,10 @@ pub(crate) fn run(session: &Session, options: &Options) -> Result<Exit, Stop> {
     if let Some(timeout) = options.timeout {
         builder = builder.timeout(timeout);
     }
-    let llm = builder.build().map_err(|error| not_run(&error))?;
-
     session.interrupt.resume_with(Some(resume_command()));
     let total = requests.len();
     output.detail(format!("{total} requests; the state is in {}", state.display()));
-    let progress = Progress::start(output, total, "answers");
-    let ended = session.interrupt.stopping(&stop, || {
-        let broken = stop.clone();
-        llm.run(requests, |id, outcome| {
-            progress.advance();
-            if !results.put(id, &outcome) {
-                broken.stop();
-            }
-        })
-    });
-    drop(progress);
-    results.finish()?;
+    let ended = collect(session, builder, requests, results)?;
     match ended {
         Ok(run) => {
             session.interrupt.resume_with(None);

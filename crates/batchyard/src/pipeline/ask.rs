@@ -10,9 +10,9 @@ use super::prompts::Study;
 use super::state::RunState;
 use crate::answer::{self, Unusable};
 use crate::cli::Session;
+use crate::collect::collect;
 use crate::commands::llm_run::not_run;
 use crate::exit::Stop;
-use crate::progress::Progress;
 use crate::results::{Recorded, Results, read_all};
 
 /// Counts of model calls over all waves.
@@ -74,26 +74,9 @@ pub(crate) fn ask(
             requests
         };
         session.output.detail(format!("wave {}: {} requests", number + 1, requests.len()));
-        let stop = llm_batch::Stop::new();
-        let mut results = Results::open(&state.results())?;
-        let llm = LlmBatch::builder(Arc::clone(provider))
-            .state(state.llm())
-            .held(results.held().clone())
-            .stop(stop.clone())
-            .build()
-            .map_err(|error| not_run(&error))?;
-        let progress = Progress::start(&session.output, requests.len(), "answers");
-        let ended = session.interrupt.stopping(&stop, || {
-            let broken = stop.clone();
-            llm.run(requests, |id, outcome| {
-                progress.advance();
-                if !results.put(id, &outcome) {
-                    broken.stop();
-                }
-            })
-        });
-        drop(progress);
-        results.finish()?;
+        let results = Results::open(&state.results())?;
+        let llm = LlmBatch::builder(Arc::clone(provider)).state(state.llm());
+        let ended = collect(session, llm, requests, results)?;
         let run = ended.map_err(|error| not_run(&error))?;
         calls.add(&run.accounting);
         read_answers(board, &ready, read_all(&state.results())?);

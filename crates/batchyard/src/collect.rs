@@ -1,0 +1,40 @@
+//! Requests to a provider, each outcome written down as it comes.
+
+use llm_batch::{Builder, Error, Request, Run};
+
+use crate::cli::Session;
+use crate::commands::llm_run::not_run;
+use crate::exit::Stop;
+use crate::progress::Progress;
+use crate::results::Results;
+
+/// Runs `requests` through what `llm` builds, and puts each outcome into `results`, which tell what
+/// is known already. A signal, or a results file that cannot be written, ends the wait.
+///
+/// # Errors
+///
+/// The client cannot be built, or the results cannot be written. What became of the run itself is
+/// in the inner result.
+pub(crate) fn collect(
+    session: &Session,
+    llm: Builder,
+    requests: Vec<Request>,
+    mut results: Results,
+) -> Result<Result<Run, Error>, Stop> {
+    let stop = llm_batch::Stop::new();
+    let llm = llm.held(results.held().clone()).stop(stop.clone()).build();
+    let llm = llm.map_err(|error| not_run(&error))?;
+    let progress = Progress::start(&session.output, requests.len(), "answers");
+    let ended = session.interrupt.stopping(&stop, || {
+        let broken = stop.clone();
+        llm.run(requests, |id, outcome| {
+            progress.advance();
+            if !results.put(id, &outcome) {
+                broken.stop();
+            }
+        })
+    });
+    drop(progress);
+    results.finish()?;
+    Ok(ended)
+}

@@ -121,6 +121,22 @@ pub(crate) fn open_file(path: &Path) -> Result<File, Stop> {
     Ok(file)
 }
 
+/// Refuses what is there but no file: a folder, and a device, pipe or socket, which may never end
+/// or never open. That nothing is there is fine.
+pub(crate) fn plain_file(path: &Path) -> Result<(), Stop> {
+    let name = path.display();
+    match std::fs::metadata(path) {
+        Ok(data) if data.is_dir() => {
+            Err(Stop::refused(format_args!("{name} is a folder, not a file")))
+        }
+        Ok(data) if !data.is_file() => {
+            Err(Stop::refused(format_args!("{name} is a device, pipe or socket, not a file"))
+                .help("name a file on disk"))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Checks that `path` is a folder that exists.
 pub(crate) fn existing_folder(path: &Path, what: &str) -> Result<(), Stop> {
     let name = path.display();

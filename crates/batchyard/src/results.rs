@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use llm_batch::{Answer, Delivered, RequestError, Status, Usage};
 
 use crate::exit::Stop;
+use crate::input::plain_file;
 use crate::json::{Fault, Object};
 use crate::wire::results;
 
@@ -44,9 +45,7 @@ impl Results {
     /// The file cannot be opened for reading and writing, or holds something else than results.
     pub(crate) fn open(path: &Path) -> Result<Results, Stop> {
         let name = path.display();
-        if path.is_dir() {
-            return Err(Stop::refused(format_args!("{name} is a folder, not a file")));
-        }
+        plain_file(path)?;
         let cannot = |error: io::Error| Stop::refused(format_args!("cannot open {name}: {error}"));
         let mut file = OpenOptions::new()
             .read(true)

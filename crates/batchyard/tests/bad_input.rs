@@ -327,3 +327,21 @@ fn the_key_must_be_there_and_is_never_shown() {
     }
     assert!(!yard.path("out.jsonl").exists());
 }
+
+/// A pipe blocks whoever opens it, and what is read from it may be what was just written.
+#[test]
+fn pipes_and_devices_are_no_files_to_keep_things_in() {
+    let yard = Yard::new();
+    yard.write("answers/a.md", "The answer.");
+    let made = std::process::Command::new("mkfifo").arg(yard.path("pipe")).status();
+    assert!(made.expect("mkfifo").success());
+    let request = r#"{"id":"a","model":"m","prompt":"p"}"#;
+    for file in ["pipe", "/dev/null", "/dev/stdout"] {
+        let what = format!("{file} is a device, pipe or socket");
+        for command in ["add", "query", "top", "stats", "check"] {
+            yard.run_with(["lessons", command, file], r#"{"id":"a"}"#).refused(&[&what]);
+        }
+        let args = ["llm", "run", "-", "--provider", "offline", "--answers", "answers", "--out"];
+        yard.run_with(args.iter().chain([&file]), request).refused(&[&what]);
+    }
+}

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::cli::Session;
 use crate::exit::{Exit, Stop, chain};
-use crate::input::{Input, MAX_LINE_BYTES, open_file};
+use crate::input::{Input, MAX_LINE_BYTES, open_file, plain_file};
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
@@ -202,6 +202,7 @@ fn stats(session: &Session, path: &Path) -> Result<Exit, Stop> {
 }
 
 fn check(session: &Session, path: &Path) -> Result<Exit, Stop> {
+    plain_file(path)?;
     open_file(path)?;
     let output = &session.output;
     let print = |fault: &Fault| {
@@ -243,6 +244,7 @@ pub(crate) fn options() -> Options {
 
 /// Opens a lessons file to add to it; it need not exist yet.
 pub(crate) fn open(path: &Path) -> Result<LessonsIndex, Stop> {
+    plain_file(path)?;
     LessonsIndex::open(path, options()).map_err(|error| Stop::refused(chain(&error)))
 }
 
@@ -279,6 +281,7 @@ pub(crate) fn say_faults(session: &Session, path: &Path, report: &LoadReport) {
 }
 
 fn open_existing(path: &Path) -> Result<LessonsIndex, Stop> {
+    plain_file(path)?;
     open_file(path)?;
     open(path)
 }
@@ -294,12 +297,10 @@ fn writable(path: &Path) -> Result<(), Stop> {
     let cannot = |error: io::Error| {
         Stop::refused(format_args!("cannot write to {}: {error}", path.display()))
     };
+    plain_file(path)?;
     match OpenOptions::new().append(true).open(path) {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(_) if path.is_dir() => {
-            Err(Stop::refused(format_args!("{} is a folder, not a file", path.display())))
-        }
         Err(error) => Err(cannot(error)),
     }
 }

@@ -317,6 +317,7 @@ fn plans_are_checked_whole() {
     check("id = \"one\"", "id = \"a..b\"", &["plan.toml:7", "a..b"]);
     check("[[task]]", &(task("one/more", "x", "") + "[[task]]"), &["one/more"]);
     check("{ path", "{ task = 1, path", &["belongs to the program"]);
+    check("{ path", "{ x = [{ y = nan }], path", &["plan.toml:", "not finite"]);
     check("template", "expect = \"pass\"\ntemplate", &["plan.toml:10"]);
     check("template", "max_tokens = 0\ntemplate", &["at least 1"]);
     yard.write("plan/plan.toml", good.split("[[task]]").next().expect("a head"));

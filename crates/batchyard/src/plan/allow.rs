@@ -44,8 +44,16 @@ impl Allow {
 }
 
 fn is_guarded(path: &str) -> bool {
-    path.split('/')
+    // As any file system reads it: NTFS splits at backslashes, HFS+ passes over what is not seen.
+    let seen: String = path.chars().filter(|c| !is_unseen(*c)).collect();
+    seen.split(['/', '\\'])
         .any(|part| part.get(..4).is_some_and(|start| start.eq_ignore_ascii_case(".git")))
+}
+
+/// The code points that HFS+ ignores in names.
+fn is_unseen(c: char) -> bool {
+    matches!(c,
+        '\u{200c}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{206a}'..='\u{206f}' | '\u{feff}')
 }
 
 #[cfg(test)]
@@ -60,7 +68,15 @@ mod tests {
     fn everything_but_the_guarded_is_allowed_by_default() {
         let allow = allow(&[]);
         assert_eq!(allow.refuses("src/lib.rs", false), None);
-        for path in [".github/workflows/ci.yml", ".gitignore", "a/.gitattributes", ".GitHub/x"] {
+        for path in [
+            ".github/workflows/ci.yml",
+            ".gitignore",
+            "a/.gitattributes",
+            ".GitHub/x",
+            ".g\u{200c}ithub/x",
+            "\u{feff}.github/x",
+            "a\\.github\\x",
+        ] {
             assert!(allow.refuses(path, false).is_some(), "{path}");
         }
         assert!(allow.refuses("link", true).is_some());

@@ -190,8 +190,10 @@ impl Source<'_> {
             let what = format!("\"data\": the name \"{name}\" belongs to the program");
             return Err(self.fault(table.span(), &what).help("give the value another name"));
         }
+        // JSON has no such numbers, and would have null in their place.
+        let is_finite = table.get_ref().values().all(is_finite);
         match serde_json::to_value(table.get_ref()) {
-            Ok(Value::Object(data)) => Ok(data),
+            Ok(Value::Object(data)) if is_finite => Ok(data),
             _ => Err(self.fault(table.span(), "\"data\" has a number that is not finite")),
         }
     }
@@ -231,6 +233,15 @@ impl Source<'_> {
             }
             None => Stop::refused(format_args!("{place}: {message}{hint}")),
         }
+    }
+}
+
+fn is_finite(value: &toml::Value) -> bool {
+    match value {
+        toml::Value::Float(number) => number.is_finite(),
+        toml::Value::Array(items) => items.iter().all(is_finite),
+        toml::Value::Table(table) => table.values().all(is_finite),
+        _ => true,
     }
 }
 

@@ -65,11 +65,14 @@
 //!   hook.
 //! * A batch lives in memory until it is written. It is not journaled: after a crash, running the
 //!   same input again makes new commits where the first run had not moved the branch.
+//! * Locks of refs that a killed run left are removed by the next one, and no others; on a file
+//!   system without hard links they stay.
+//! * A path has at most 4,096 bytes and 512 folders, a component of a branch's name 250 bytes.
 //! * Each batch leaves one pack; `git maintenance run` joins them.
 //! * Linux and macOS.
 //!
 //! # Performance
-//! A batch costs one pack and one rename of `packed-refs` for all new branches, three to five
+//! A batch costs one pack and one rename of `packed-refs` for all new branches, three to six
 //! `fsync` calls for them, one `fsync` pair per loose branch that moves, and three processes: one to
 //! list the remote's refs and two to push. A commit costs the trees on the way to its paths.
 #![forbid(unsafe_code)]

@@ -154,6 +154,25 @@ fn processes_take_turns() {
     fixture.assert_sound();
 }
 
+/// Killed while it takes the locks of refs, as a rule; whenever it is killed, nothing stays locked.
+#[test]
+fn a_killed_writer_blocks_nobody() {
+    let fixture = Fixture::new();
+    let git_dir = fixture.work().join(".git");
+    for n in 0..4 {
+        let mut writer = child(&fixture, &format!("k{n}")).spawn().unwrap();
+        while !git_dir.join("batchyard/held").exists() && writer.try_wait().unwrap().is_none() {
+            std::thread::yield_now();
+        }
+        writer.kill().unwrap();
+        writer.wait().unwrap();
+        let report = fixture.open().apply(task(&format!("k{n}"), 9)).unwrap();
+        assert!(report.outcomes.iter().all(|(_, outcome)| outcome.is_success()), "{report:?}");
+        fixture.git(["pack-refs", "--all"]);
+    }
+    fixture.assert_sound();
+}
+
 #[test]
 fn inherited_git_variables_change_nothing() {
     let fixture = Fixture::new();

@@ -87,7 +87,8 @@ impl Drop for RefLocks {
 /// Removes the locks that a killed writer left, and no others. Only for the one writer.
 pub(super) fn sweep(common_dir: &Path) {
     let held = common_dir.join(HELD);
-    let (Ok(data), Ok(list)) = (fs::symlink_metadata(&held), fs::read(&held)) else { return };
+    let Some(data) = fs::symlink_metadata(&held).ok().filter(Metadata::is_file) else { return };
+    let Ok(list) = fs::read(&held) else { return };
     for name in list.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
         let Ok(name) = gix::path::from_byte_slice(name) else { continue };
         let lock = common_dir.join(name);

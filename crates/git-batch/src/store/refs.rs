@@ -55,6 +55,7 @@ impl Store {
         signer: &Signer,
     ) -> Result<Vec<Moved>, Faults> {
         let mut locks = self.lock(moves)?;
+        self.fsyncs += 1;
         let is_loose: Vec<bool> =
             moves.iter().map(|m| self.common_dir.join(path_of(&m.name)).is_file()).collect();
         let all: Vec<&RefMove> = moves.iter().collect();
@@ -68,8 +69,10 @@ impl Store {
         let mut file = PackedRefs::read(&self.common_dir).map_err(|error| faults(&all, &error))?;
         let is_as_expected = |m: &RefMove| match self.value_of(m, &file) {
             Ok(found) if found == m.old => Ok(()),
-            Ok(Some(found)) => Err(io::Error::other(format!("it is at {found}"))),
-            Ok(None) => Err(io::Error::other("it is gone")),
+            Ok(Some(found)) => {
+                Err(io::Error::other(format!("somebody else has moved it to {found}")))
+            }
+            Ok(None) => Err(io::Error::other("somebody else has deleted it")),
             Err(error) => Err(error),
         };
         each(moves, is_as_expected)?;
@@ -93,7 +96,7 @@ impl Store {
         let mut results = Vec::with_capacity(moves.len());
         for (m, is_loose) in moves.iter().zip(is_loose) {
             let written = if is_loose { self.write_loose(m) } else { Ok(()) };
-            results.push(written.map_err(|error| moved_by_others(m, &error)));
+            results.push(written.map_err(|error| not_moved(m, &error)));
         }
         drop(locks);
         // The time of the file is too coarse on some file systems to show that it is another.
@@ -157,18 +160,18 @@ fn each(
     moves: &[RefMove],
     mut check: impl FnMut(&RefMove) -> io::Result<()>,
 ) -> Result<(), Faults> {
-    let fault = |m: &RefMove| check(m).err().map(|e| (m.name.clone(), moved_by_others(m, &e)));
+    let fault = |m: &RefMove| check(m).err().map(|e| (m.name.clone(), not_moved(m, &e)));
     let found: Faults = moves.iter().filter_map(fault).collect();
     if found.is_empty() { Ok(()) } else { Err(found) }
 }
 
 fn faults(moves: &[&RefMove], error: &io::Error) -> Faults {
-    moves.iter().map(|m| (m.name.clone(), moved_by_others(m, error))).collect()
+    moves.iter().map(|m| (m.name.clone(), not_moved(m, error))).collect()
 }
 
-fn moved_by_others(m: &RefMove, error: &io::Error) -> OpError {
+fn not_moved(m: &RefMove, error: &io::Error) -> OpError {
     let name = m.name.shorten().to_str_lossy();
-    let message = format!("branch {name:?} was moved or is locked by somebody else: {error}");
+    let message = format!("branch {name:?} cannot be moved: {error}");
     OpError::new(OpErrorKind::BranchMoved, message)
 }
 

@@ -78,7 +78,15 @@ impl<'a> Object<'a> {
 
     /// Takes a field of type `T` that must be there.
     pub(crate) fn required<T: Field>(&mut self, key: &'static str) -> Result<T, Fault> {
-        self.optional(key)?.ok_or_else(|| self.fault(key, "is missing"))
+        if let Some(value) = self.optional(key)? {
+            return Ok(value);
+        }
+        // A key that is mistyped is missing and unknown at once.
+        let left = self.fields.iter().filter(|(_, value)| value.is_some());
+        Err(match suggest::closest(key, left.map(|(name, _)| name.as_str())) {
+            Some(near) => self.fault(key, &format!("is missing; it has \"{near}\"")),
+            None => self.fault(key, "is missing"),
+        })
     }
 
     /// Takes an optional field that is one object.

@@ -51,7 +51,7 @@ fn a_broken_line_is_named() {
 fn unknown_keys_and_operations_are_named_with_a_suggestion() {
     refuses_ops(
         r#"{"id":"a","op":"push","brnach":"x"}"#,
-        &["ops.jsonl:1", "\"branch\": is missing"],
+        &["ops.jsonl:1", "\"branch\": is missing; it has \"brnach\""],
     );
     refuses_ops(
         r#"{"id":"a","op":"push","branch":"x","bas":"y"}"#,
@@ -343,5 +343,28 @@ fn pipes_and_devices_are_no_files_to_keep_things_in() {
         }
         let args = ["llm", "run", "-", "--provider", "offline", "--answers", "answers", "--out"];
         yard.run_with(args.iter().chain([&file]), request).refused(&[&what]);
+    }
+}
+
+#[test]
+fn a_dry_run_finds_a_repository_remote_and_base_that_are_not_there() {
+    for (wrong, text) in [
+        ("repo = \"nowhere\"", "nowhere"),
+        ("repo = \"repo\"\nremote = \"up\"", "no remote \"up\""),
+        ("repo = \"repo\"\n[land]\nonto = \"mian\"", "did you mean \"main\"?"),
+    ] {
+        let yard = Yard::with_repository();
+        yard.write("prompts/do.prompt.md", "Do it.\n");
+        yard.write("answers/a.md", "x");
+        let plan = format!(
+            "provider = \"offline\"\nanswers = \"answers\"\nprompts = \"prompts\"\n\
+             lessons = \"lessons.jsonl\"\n{wrong}\n[[task]]\nid = \"a\"\nkind = \"k\"\n\
+             model = \"m\"\ntemplate = \"do\"\n"
+        );
+        yard.write("plan.toml", plan);
+        let before = yard.everything(".");
+        yard.run(["run", "plan.toml", "--dry-run"]).refused(&[text]);
+        yard.run(["run", "plan.toml"]).refused(&[text]);
+        assert!(before == yard.everything("."), "something was written");
     }
 }

@@ -12,7 +12,20 @@ use crate::input::{Input, existing_folder};
 use crate::wire::ops;
 use crate::wire::outcomes::{OpLine, OpSummary};
 
+/// The operations, one of each.
+const OPERATIONS: &str = r#"Operations:
+
+    {"id":"1","op":"commit","branch":"a","message":"Add a","changes":[{"path":"a","content":"a"}]}
+    {"id":"2","op":"merge","source":"a","into":"b","strategy":"squash"}
+    {"id":"3","op":"push","branch":"a","after":["1"]}
+
+A branch that is not there yet begins at the "base" of its commit, by default the remote's default
+branch; a merge needs both branches. A change has a path and one of content, content_base64,
+"delete":true, from (a path of the parent) and oid; mode is 100644, 100755, 120000 or 160000.
+"after" names operations that must succeed first."#;
+
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = OPERATIONS)]
 pub(crate) struct Options {
     /// The repository
     #[arg(long, value_name = "DIR")]

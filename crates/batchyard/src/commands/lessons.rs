@@ -15,9 +15,19 @@ use crate::cli::Session;
 use crate::exit::{Exit, Stop, chain};
 use crate::input::{Input, MAX_LINE_BYTES, open_file, plain_file};
 
+/// A record with all its keys.
+const RECORD: &str = r#"A record needs an id only; unknown keys are kept:
+
+    {"id":"oom-1","task_type":"implementer","activity_type":"build","failure_type":"oom",
+     "failure_msg":"linker: out of memory","resolution":"link with fewer jobs","pattern":"memory",
+     "times_seen":3,"first_seen":"2026-01-31T08:00:00Z","last_seen":"2026-02-01T08:00:00Z"}
+
+all in one line. `batchyard run` finds the lessons of a task by task_type, which is its kind."#;
+
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
     /// Add records, one JSON object a line on stdin; a known id is replaced
+    #[command(after_long_help = RECORD)]
     Add(File),
     /// Print the lessons that match all that is asked, one a line, as stored
     Query(Query),
@@ -51,12 +61,16 @@ pub(crate) struct Query {
     /// The lessons file
     #[arg(value_name = "FILE")]
     file: PathBuf,
+    /// Of this type of task, which `run` calls its kind
     #[arg(long, value_name = "T")]
     task_type: Option<String>,
+    /// Of this activity
     #[arg(long, value_name = "A")]
     activity_type: Option<String>,
+    /// Of this type of failure
     #[arg(long, value_name = "F")]
     failure_type: Option<String>,
+    /// Of this pattern
     #[arg(long, value_name = "P")]
     pattern: Option<String>,
     /// Text in the failure message, in any case
@@ -71,6 +85,7 @@ pub(crate) struct Query {
     /// Lessons at most
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
+    /// What comes first
     #[arg(long, value_enum, default_value = "recent")]
     sort: Order,
 }

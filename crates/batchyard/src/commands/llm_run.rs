@@ -19,7 +19,24 @@ use crate::provider::{self, Place};
 use crate::results::Results;
 use crate::wire::requests;
 
+/// What goes in and what comes out.
+const FORMATS: &str = r#"A request has an id, a model and one of prompt, messages and body; kind, max_tokens (4096) and
+metadata may be left out:
+
+    {"id":"a","kind":"planner","model":"the-model","prompt":"How?"}
+    {"id":"b","model":"the-model","messages":[{"role":"user","content":"Why?"}]}
+
+A result has id, status (succeeded, errored, expired, canceled), text, response, usage and error.
+
+The key is read from ANTHROPIC_API_KEY. "offline" takes the answer to the request ID from one of
+ID.json ({"text":".."}, {"response":{..}} or {"error":{"type":"..","message":".."}}, "usage" beside
+text), ID.md and ID.txt (the text alone) in the folder --answers.
+
+The same command, run again, goes on where it was: an id never stands twice in the results. What
+failed stays so; to ask again, give it a new id or name another --out."#;
+
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = FORMATS)]
 pub(crate) struct Options {
     /// The requests, one JSON object a line; - for stdin
     #[arg(value_name = "REQUESTS.jsonl")]
@@ -88,6 +105,13 @@ pub(crate) fn run(session: &Session, options: &Options) -> Result<Exit, Stop> {
         Ok(run) => {
             session.interrupt.resume_with(None);
             print(output, &run.accounting);
+            if run.accounting.failed > 0 {
+                output.note(format!(
+                    "note: {} says what failed and why; what failed is not sent again: to ask \
+                     again, give it a new id or name another --out",
+                    options.out.display()
+                ));
+            }
             Ok(Exit::of_failed(usize::try_from(run.accounting.failed).unwrap_or(usize::MAX)))
         }
         Err(error) => {

@@ -10,11 +10,29 @@ use crate::exit::{Exit, Stop};
 use crate::input::{Input, existing_folder};
 use crate::suggest;
 
+/// A template, and what can stand in one.
+const TEMPLATE: &str = r#"A template is a file NAME.prompt.md of the folder:
+
+    [[system]]
+    You review {{ language }}.
+    {% include "rules" %}
+    [[user]]
+    {% for file in files %}
+    {{ file | fence: "rust" }}
+    {% endfor %}
+
+A line [[system]], [[user]] or [[assistant]] begins a message. {% if x %}, {% else %}, {% endif %}
+and {% raw %} are as elsewhere. A variable that is not in the data is an error; one that may be
+absent is written ?.name. Functions: default, join, len, json, indent, quote, fence, xml,
+contains, and, or, eq, ne, lt, le, gt, ge."#;
+
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
     /// Render one template
+    #[command(after_long_help = TEMPLATE)]
     Render(Render),
     /// Check all templates; status 1 if one is broken
+    #[command(after_long_help = TEMPLATE)]
     Check(Folder),
     /// Print the names of the templates
     List(Folder),

@@ -19,7 +19,30 @@ use crate::provider;
 use crate::repository::Repository;
 use crate::wire::{ops, requests};
 
+/// A plan in short; `examples/fleet/fleet.toml` is the long form.
+const PLAN: &str = r#"A plan is TOML; paths in it are relative to its folder:
+
+    provider = "anthropic"        # the key is read from ANTHROPIC_API_KEY; or "offline"
+    prompts = "prompts"           # folder of templates, NAME.prompt.md
+    lessons = "lessons.jsonl"     # made at the first failure
+    repo = "."                    # by default the folder of the plan
+
+    [[task]]
+    id = "a"                      # the branch is batchyard/a
+    kind = "implementer"          # lessons are found by it
+    model = "the-model"           # one submission per kind and model
+    template = "do"               # prompts/do.prompt.md
+    data = { goal = "..." }       # values for the template
+
+Left out here: base_url, remote, answers, state, allow; onto and push in [land]; run in [gate];
+max_tokens, after and expect of a task. "offline" takes the answer to a task from ID.json, ID.md or
+ID.txt in the folder `answers`, and stops before the push.
+
+A run that did not end (status 3 or 130) keeps its state in PLAN.toml.state; the same command goes
+on with it and pays for nothing twice."#;
+
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = PLAN)]
 pub(crate) struct Options {
     /// The plan
     #[arg(value_name = "PLAN.toml")]
@@ -46,7 +69,7 @@ pub(crate) fn run(session: &Session, options: &Options) -> Result<Exit, Stop> {
         return dry_run(session, &plan, name, &provider, &study);
     }
     let Some(demo) = &plan.demo else {
-        let repository = plan.repo.as_deref().unwrap_or(Path::new("."));
+        let repository = repository_of(&plan);
         let site = Site {
             repository,
             onto: plan.land.onto.clone(),
@@ -141,7 +164,8 @@ fn journey(
     pipeline::tasks(output, &board);
     pipeline::savings(output, &summary, one_by_one.as_ref(), plan.demo.is_some());
     if learned > 0 {
-        output.note(format!("{learned} lessons recorded in {}", site.lessons.display()));
+        let lessons = if learned == 1 { "lesson" } else { "lessons" };
+        output.note(format!("{learned} {lessons} recorded in {}", site.lessons.display()));
     }
     if let Some(why) = landing.held_back {
         output.note(format!("note: stopped before the push: {why}"));
@@ -182,6 +206,8 @@ fn dry_run(
 ) -> Result<Exit, Stop> {
     let output = &session.output;
     let begun = Instant::now();
+    let onto = base_of(plan)?;
+    let onto = onto.as_str();
     let mut board = Board::new(plan);
     let mut calls = Asked::default();
     if name == ProviderName::Offline {
@@ -194,7 +220,6 @@ fn dry_run(
         };
         let state = RunState::open(&folder.path().join("state"), started)?;
         calls = pipeline::ask(session, &mut board, study, provider, &state)?;
-        let onto = plan.land.onto.as_deref().unwrap_or(demo::DEFAULT_BASE);
         let base = |_: &str| Some(onto.to_owned());
         for operation in pipeline::operations(&board, onto, onto, base).all() {
             if output.json {
@@ -225,6 +250,21 @@ fn dry_run(
     let (_, as_expected) = board.verdict();
     let is_fine = as_expected || name != ProviderName::Offline;
     Ok(if is_fine { Exit::Done } else { Exit::SomeFailed })
+}
+
+/// Finds the branch that a run would land on, and what is wrong with the repository or its remote.
+fn base_of(plan: &Plan) -> Result<String, Stop> {
+    if plan.demo.is_some() {
+        return Ok(plan.land.onto.as_deref().unwrap_or(demo::DEFAULT_BASE).to_owned());
+    }
+    let folder = repository_of(plan);
+    git_apply::open(folder, Settings::default().with_remote(&plan.remote))?;
+    let remote = Repository::open(folder, &plan.remote)?.remote_branches();
+    remote.map_err(Stop::refused)?.base(plan.land.onto.as_deref())
+}
+
+fn repository_of(plan: &Plan) -> &Path {
+    plan.repo.as_deref().unwrap_or(Path::new("."))
 }
 
 fn provider_of(plan: &Plan, options: &Options) -> Result<ProviderName, Stop> {

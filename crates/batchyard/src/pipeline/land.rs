@@ -118,7 +118,8 @@ pub(crate) fn land(
     Ok(landing)
 }
 
-const STOPPED: &str = "recorded answers are pushed only to a remote that the run itself made";
+const STOPPED: &str = "recorded answers are pushed only to a remote that the run itself made; the \
+                       commits are on the local branches batchyard/ID";
 
 /// Commits on the branches of the tasks and merges them on the staging branch, all locally.
 fn build(

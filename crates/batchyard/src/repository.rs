@@ -63,9 +63,11 @@ impl Repository {
             publish::remote_refs(&self.network, &self.remote).map_err(|error| chain(&error))?;
         let short = |name: String| name.strip_prefix("refs/heads/").map(str::to_owned);
         let tips = state.refs.iter().filter_map(|(name, id)| Some((short(name.to_string())?, *id)));
+        let here = self.git.run(["symbolic-ref", "--quiet", "HEAD"]).ok();
+        let default = state.default_branch(here.as_deref().map(Into::into));
         Ok(RemoteBranches {
             tips: tips.collect(),
-            default: state.head.and_then(|head| short(head.to_string())),
+            default: default.and_then(|head| short(head.to_string())),
         })
     }
 

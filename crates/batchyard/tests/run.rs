@@ -84,6 +84,15 @@ fn a_plan_of_ones_own_goes_the_same_way_twice() {
 }
 
 #[test]
+fn a_remote_whose_head_was_never_made_lands_on_the_branch_it_has() {
+    let yard = planned("", &[("one", "a.txt")]);
+    yard.git("remote.git", &["symbolic-ref", "HEAD", "refs/heads/never"]);
+    let server = Server::start(Creates::Work);
+    run(&yard, &server).code(0);
+    assert_eq!(yard.git("remote.git", &["show", "main:a.txt"]), "made");
+}
+
+#[test]
 fn tasks_that_clash_fail_alone_and_become_lessons() {
     let yard = planned("", &[("one", "same.txt"), ("two", "b.txt"), ("wrong", ".github/x.yml")]);
     let server = Server::start(Creates::Work);

@@ -36,7 +36,8 @@ pub struct Commit {
     /// The short name of the branch, such as `agent/7`.
     pub branch: String,
     /// Where a new branch starts: a branch, a tag or any other revision. By default the remote's
-    /// default branch. A branch that exists must have it as an ancestor.
+    /// default branch (see [`RemoteState::default_branch`](crate::publish::RemoteState::default_branch)).
+    /// A branch that exists must have it as an ancestor.
     pub base: Option<String>,
     /// The message, as bytes; a newline is added at its end if there is none.
     pub message: BString,

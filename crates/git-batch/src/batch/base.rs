@@ -46,9 +46,12 @@ impl Batch<'_, '_> {
         ))
     }
 
-    /// The remote's default branch; `None` where both sides have no commit at all yet.
+    /// The commit of the remote's default branch; `None` where both sides have no commit at all yet.
     pub(super) fn default_base(&mut self) -> Result<Option<ObjectId>, OpError> {
-        let Some(name) = self.default_branch()? else {
+        let here = self.session.store.head_branch();
+        let here = here.as_ref().map(FullName::as_bstr);
+        let name = self.remote()?.default_branch(here).map(ToOwned::to_owned);
+        let Some(name) = name.and_then(|name| FullName::try_from(name).ok()) else {
             if self.session.store.is_unborn()? {
                 return Ok(None);
             }
@@ -58,23 +61,6 @@ impl Batch<'_, '_> {
             ));
         };
         self.remote_tip(&name)
-    }
-
-    /// The branch that the remote's `HEAD` names. Where that branch was never made: the one that
-    /// stands checked out here, if the remote has it, or the only one that it has.
-    fn default_branch(&mut self) -> Result<Option<FullName>, OpError> {
-        let here = self.session.store.head_branch();
-        let remote = self.remote()?;
-        let has = |name: &FullName| remote.refs.contains_key(name.as_bstr());
-        let head = remote.head.clone().and_then(|name| FullName::try_from(name).ok());
-        if let Some(name) = head.into_iter().chain(here).find(has) {
-            return Ok(Some(name));
-        }
-        let mut branches = remote.refs.keys().filter(|name| name.starts_with(b"refs/heads/"));
-        match (branches.next(), branches.next()) {
-            (Some(only), None) => Ok(FullName::try_from(only.clone()).ok()),
-            _ => Ok(None),
-        }
     }
 
     /// The commit of a remote's branch, fetched into a private ref if it is not here yet.

@@ -19,6 +19,26 @@ pub struct RemoteState {
     pub head: Option<BString>,
 }
 
+impl RemoteState {
+    /// Returns the full name of the default branch: the one that the remote's `HEAD` names.
+    ///
+    /// Where that was never made (a bare repository that was filled under another name), it is
+    /// `checked_out`, the branch that stands checked out here, if the remote has it, or else the
+    /// only branch that it has. `None` if that leaves it open.
+    pub fn default_branch(&self, checked_out: Option<&BStr>) -> Option<&BStr> {
+        let named = self.head.as_deref().map(BStr::new).into_iter().chain(checked_out);
+        let mut known = named.filter_map(|name| self.refs.get_key_value(name));
+        if let Some((name, _)) = known.next() {
+            return Some(name.as_bstr());
+        }
+        let mut branches = self.refs.keys().filter(|name| name.starts_with(b"refs/heads/"));
+        match (branches.next(), branches.next()) {
+            (Some(only), None) => Some(only.as_bstr()),
+            _ => None,
+        }
+    }
+}
+
 /// Returns every ref of `remote` (a configured name, a URL or a path) and the branch of its
 /// `HEAD`. One process, one round trip; blocks up to the time limit of `git`.
 ///

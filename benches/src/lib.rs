@@ -9,3 +9,7 @@
 
 pub mod alloc;
 pub mod git;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;

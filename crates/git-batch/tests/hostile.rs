@@ -243,3 +243,59 @@ fn a_tag_with_the_full_name_of_a_branch_is_not_that_branch() {
     assert_eq!(kind(report.get("none")), Some(OpErrorKind::UnknownBranch));
     landed(&report, "p");
 }
+
+/// Names that git takes and some other system would not: each is an ordinary branch here.
+#[test]
+fn branch_names_that_only_windows_forbids_are_branches() {
+    let fixture = Fixture::new();
+    let names = [
+        "a/x\"y",
+        "a/<b>",
+        "a/b|c",
+        "a/it's",
+        "a./b",
+        "con",
+        "nul/x",
+        "a/{b",
+        "#a",
+        "$a",
+        ";rm",
+        "a/-dash",
+        "a/%41",
+        "a/(b)&",
+        "a/@x",
+        "a/\u{65e5}\u{672c}",
+        "aux.txt/y",
+    ];
+    let ops = |round: &str| {
+        let commit = |name: &&str| Commit::new(*name, round).write("f", format!("{name} {round}"));
+        let commits = names.iter().map(|n| Operation::commit(format!("c {n}"), commit(n)));
+        commits.chain(names.iter().map(|n| Operation::push(format!("p {n}"), *n))).collect()
+    };
+    for round in ["new", "loose or packed", "packed"] {
+        let report = fixture.open().apply(ops(round)).expect("it runs");
+        for (id, outcome) in &report.outcomes {
+            assert!(matches!(outcome, Outcome::Landed { .. }), "{round}: {id}: {outcome:?}");
+        }
+        for name in names {
+            // By its id: git would not look for a colon behind an open brace.
+            let tip = fixture.at_remote(["rev-parse", &format!("refs/heads/{name}")]);
+            let file = format!("{}:f", tip.trim());
+            assert_eq!(fixture.at_remote(["show", &file]), format!("{name} {round}"));
+        }
+        fixture.git(["pack-refs", "--all"]);
+    }
+    let into = Operation::commit("into", Commit::new("into/<t>", "m").write("other", "x"));
+    let merge = Operation::merge("m", "a/x\"y", "into/<t>");
+    landed(&fixture.open().apply(vec![into, merge]).expect("it runs"), "m");
+    // What stands below a branch is seen whether it is packed or loose.
+    for loose in [false, true] {
+        if loose {
+            fixture.git(["branch", "loose/<x>/y", "main"]);
+        }
+        let above = if loose { "loose/<x>" } else { "nul" };
+        let commit = Operation::commit("above", Commit::new(above, "m").write("f", "x"));
+        let report = fixture.open().apply(vec![commit]).expect("it runs");
+        assert_eq!(kind(report.get("above")), Some(OpErrorKind::BranchClash), "{above}");
+    }
+}

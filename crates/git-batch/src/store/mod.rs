@@ -1,6 +1,7 @@
 //! Everything that is done with gix; no other module names it but for ids.
 
 mod attributes;
+mod clash;
 mod commit;
 mod diff;
 mod identity;
@@ -17,7 +18,6 @@ mod worktrees;
 
 use std::path::{Path, PathBuf};
 
-use bstr::{BStr, ByteSlice};
 use gix::ObjectId;
 use gix::refs::FullName;
 
@@ -28,8 +28,8 @@ pub(crate) use oracle::sweep_quarantine;
 pub(crate) use refs::RefMove;
 pub(crate) use tree::TreeEdit;
 
+use crate::OpError;
 use crate::program::Git;
-use crate::{OpError, OpErrorKind};
 
 /// One repository; what is written stays in memory until [`Store::persist`].
 pub(crate) struct Store {
@@ -121,33 +121,6 @@ impl Store {
         let platform = self.repo.references().map_err(|error| fault(&error))?;
         let mut branches = platform.local_branches().map_err(|error| fault(&error))?;
         Ok(branches.next().is_none())
-    }
-
-    /// A branch whose name is a folder of `branch`'s name, or the other way round.
-    pub(crate) fn clashing_branch(&self, branch: &FullName) -> Result<Option<FullName>, OpError> {
-        let fault = |error: &dyn std::error::Error| {
-            OpError::repository("cannot list the local branches", error)
-        };
-        let name = branch.as_bstr();
-        for slash in name.find_iter("/").skip(2) {
-            let above = BStr::new(&name[..slash]);
-            let found = self.repo.try_find_reference(above).map_err(|error| fault(&error))?;
-            if let Some(found) = found
-                && found.name().as_bstr() == above
-            {
-                return Ok(Some(found.name().to_owned()));
-            }
-        }
-        let below = format!("{name}/");
-        let platform = self.repo.references().map_err(|error| fault(&error))?;
-        let mut refs = platform.prefixed(below.as_str()).map_err(|error| fault(&error))?;
-        match refs.next() {
-            None => Ok(None),
-            Some(Ok(found)) => Ok(Some(found.name().to_owned())),
-            Some(Err(error)) => {
-                Err(OpError::new(OpErrorKind::Repository, format!("a ref is broken: {error}")))
-            }
-        }
     }
 
     /// Whether `ancestor` is `commit` itself or one of those before it.

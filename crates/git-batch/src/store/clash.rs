@@ -1,0 +1,72 @@
+//! Branches that cannot stand beside each other: one name as a folder of the other.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use bstr::{BString, ByteSlice};
+use gix::refs::FullName;
+
+use super::Store;
+use super::refs::path_of;
+use crate::OpError;
+
+impl Store {
+    /// A branch whose name is a folder of `branch`'s name, or the other way round.
+    pub(crate) fn clashing_branch(&self, branch: &FullName) -> Result<Option<FullName>, OpError> {
+        let fault = |error: &dyn std::error::Error| {
+            OpError::repository("cannot list the local branches", error)
+        };
+        let name = branch.as_bstr();
+        for slash in name.find_iter("/").skip(2) {
+            // A name that no ref can have, such as `a.` above `a./b`, is in nobody's way.
+            let Ok(above) = FullName::try_from(BString::from(&name[..slash])) else { continue };
+            let found =
+                self.repo.try_find_reference(above.as_ref()).map_err(|error| fault(&error))?;
+            if found.is_some_and(|found| found.name().as_bstr() == above.as_bstr()) {
+                return Ok(Some(above));
+            }
+        }
+        // gix lists what is below a prefix only if Windows could have a folder of that name.
+        let mut below = name.to_owned();
+        below.push(b'/');
+        let loose = first_ref_below(&self.common_dir.join(path_of(branch)), &below);
+        if let Some(found) = loose.map_err(|error| fault(&error))? {
+            return Ok(Some(found));
+        }
+        let packed = self.repo.refs.cached_packed_buffer().map_err(|error| fault(&error))?;
+        let Some(packed) = packed else { return Ok(None) };
+        let mut found = packed.iter_prefixed(below).map_err(|error| fault(&error))?;
+        let first = found.next().transpose().map_err(|error| fault(&error))?;
+        Ok(first.map(|found| found.name.to_owned()))
+    }
+}
+
+/// The first loose ref in a folder, `name` being the folder's own with a slash. Files whose names no
+/// ref can have, such as locks, are none.
+fn first_ref_below(folder: &Path, name: &BString) -> io::Result<Option<FullName>> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error)
+            if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
+        {
+            return Ok(None);
+        }
+        Err(error) => return Err(error),
+    };
+    for entry in entries {
+        let entry = entry?;
+        let mut full = name.clone();
+        full.extend_from_slice(entry.file_name().as_encoded_bytes());
+        let found = if entry.file_type()?.is_dir() {
+            full.push(b'/');
+            first_ref_below(&entry.path(), &full)?
+        } else {
+            FullName::try_from(full).ok()
+        };
+        if found.is_some() {
+            return Ok(found);
+        }
+    }
+    Ok(None)
+}

@@ -422,6 +422,18 @@ fn a_push_that_broke_off_has_landed_what_the_remote_has() {
     assert_eq!(matches!(second, PushStatus::Created), is_there, "{report:?}");
 }
 
+/// As above, but it was this side that ended the program before it had said all.
+#[test]
+fn a_push_that_was_ended_has_landed_what_the_remote_has() {
+    let fix = Fixture::new();
+    let talks = r#""$REAL" "$@"; case " $* " in *" push "*) head -c 9999 /dev/zero;; esac"#;
+    let git = fix.git_through(talks).with_max_stdout(4096);
+    let updates = [update("refs/heads/one", None, fix.base)];
+    let report = push(&git, "origin", &updates).expect("a report");
+    assert_eq!(statuses(&report), [("one", &PushStatus::Created)]);
+    assert_eq!((report.pushes, report.processes), (1, 3));
+}
+
 /// The push of a killed run goes on by itself and is first with the very same commit.
 #[test]
 fn a_ref_that_another_has_brought_to_the_same_commit_has_landed() {

@@ -40,12 +40,16 @@ pub fn push(git: &Git, remote: &str, updates: &[RefUpdate]) -> Result<PushReport
         let mut command = git.command();
         command.args(&remote_here.options).args(["push", "--porcelain"]);
         command.args(arguments.leases).args(["--", &remote_here.name]).args(arguments.refspecs);
-        let output = git.finish(command, None)?;
+        let failure = match git.finish(command, None) {
+            Ok(output) => {
+                report.stderr = scrub::excerpt(&output.stderr);
+                let is_answered = round.read(&output.stdout, &output.stderr);
+                (!is_answered).then(|| PublishError::failed("push to", remote, &output))
+            }
+            Err(error) => Some(error.into()),
+        };
         report.pushes = 1;
         report.processes = 2;
-        report.stderr = scrub::excerpt(&output.stderr);
-        let is_answered = round.read(&output.stdout, &output.stderr);
-        let failure = (!is_answered).then(|| PublishError::failed("push to", remote, &output));
         if round.is_any_open() {
             report.processes += 1;
             match (remote_refs(git, remote), failure) {

@@ -89,8 +89,13 @@ impl Batch<'_, '_> {
                 ),
             ));
         };
-        let state =
-            Branch { start: Some(tip), tip: Some(tip), remote_only: true, ..Branch::default() };
+        let state = Branch {
+            start: Some(tip),
+            tip: Some(tip),
+            remote_only: true,
+            starts_at_remote: true,
+            ..Branch::default()
+        };
         self.branches.insert(name.clone(), state);
         Ok(())
     }

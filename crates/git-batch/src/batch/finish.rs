@@ -19,6 +19,7 @@ impl Batch<'_, '_> {
         outcomes: &mut [Option<Outcome>],
         onto: Option<&FullName>,
     ) {
+        self.skip(BTreeSet::new(), &mut pending, outcomes);
         let tips: Vec<ObjectId> = pending.iter().map(|p| p.commit).collect();
         let keep = match self.session.store.persist(&tips) {
             Ok(keep) => keep,
@@ -58,7 +59,7 @@ impl Batch<'_, '_> {
                     .filter(|p| p.branch == name && p.kind == PendingKind::Local)
                     .map(|p| p.operation)
                     .collect();
-                self.fail(&failed, &error, pending, outcomes);
+                self.fail(failed, &error, pending, outcomes);
             }
         }
     }
@@ -81,50 +82,66 @@ impl Batch<'_, '_> {
         pending: &mut Vec<Pending>,
         outcomes: &mut [Option<Outcome>],
     ) {
+        let is_of = |p: &Pending, m: &RefMove| p.branch == m.name && p.kind == PendingKind::Local;
+        let mut refused = Vec::new();
         for (m, result) in moves.iter().zip(results) {
-            let of_branch = |p: &&Pending| p.branch == m.name && p.kind == PendingKind::Local;
-            match result {
-                Ok(()) => {
-                    self.receipt.refs.push(RefChange {
-                        name: m.name.as_bstr().to_owned(),
-                        place: Place::Local,
-                        old: m.old,
-                        new: m.new,
-                    });
-                    for p in pending.iter().filter(of_branch) {
-                        outcomes[p.operation] = Some(Outcome::Landed { commit: p.commit });
-                    }
-                }
-                Err(error) => {
-                    let failed = pending.iter().filter(of_branch).map(|p| p.operation).collect();
-                    self.fail(&failed, &error, pending, outcomes);
-                }
+            if let Err(error) = result {
+                refused.push((m, error));
+                continue;
             }
+            self.receipt.refs.push(RefChange {
+                name: m.name.as_bstr().to_owned(),
+                place: Place::Local,
+                old: m.old,
+                new: m.new,
+            });
+            pending.retain(|p| {
+                if is_of(p, m) {
+                    outcomes[p.operation] = Some(Outcome::Landed { commit: p.commit });
+                }
+                !is_of(p, m)
+            });
+        }
+        // Only now: what has moved has landed, whatever became of what it needs.
+        for (m, error) in refused {
+            let failed = pending.iter().filter(|p| is_of(p, m)).map(|p| p.operation).collect();
+            self.fail(failed, &error, pending, outcomes);
         }
     }
 
-    /// Fails operations and skips all that need them, and what stands on the same branches.
+    /// Fails operations and skips what cannot be done without them.
     fn fail(
         &self,
-        failed: &BTreeSet<usize>,
+        failed: BTreeSet<usize>,
         error: &OpError,
         pending: &mut Vec<Pending>,
         outcomes: &mut [Option<Outcome>],
     ) {
-        for &operation in failed {
+        for &operation in &failed {
             outcomes[operation] = Some(Outcome::Failed(error.clone()));
         }
-        let mut gone = failed.clone();
-        let mut because: BTreeMap<FullName, usize> = BTreeMap::new();
         pending.retain(|p| !failed.contains(&p.operation));
+        self.skip(failed, pending, outcomes);
+    }
+
+    /// Skips all that needs one of `gone`, what stands on the same local branches, and what was to
+    /// move at the remote only and has no push left.
+    fn skip(
+        &self,
+        mut gone: BTreeSet<usize>,
+        pending: &mut Vec<Pending>,
+        outcomes: &mut [Option<Outcome>],
+    ) {
+        let mut because: BTreeMap<FullName, usize> = BTreeMap::new();
         loop {
             let before = gone.len();
+            let unpushed = self.unpushed(pending);
             pending.retain(|p| {
-                let need = p.needs.iter().copied().find(|need| gone.contains(need));
-                let Some(other) = need.or_else(|| because.get(&p.branch).copied()) else {
-                    return true;
-                };
-                if p.kind != PendingKind::Push {
+                let need = p.needs.iter().find(|need| gone.contains(need));
+                let other = need.or(because.get(&p.branch)).or(unpushed.get(&p.operation));
+                let Some(&other) = other else { return true };
+                // A local branch moves as a whole, or not at all.
+                if p.kind == PendingKind::Local {
                     because.insert(p.branch.clone(), other);
                 }
                 gone.insert(p.operation);
@@ -136,6 +153,26 @@ impl Batch<'_, '_> {
                 return;
             }
         }
+    }
+
+    /// The operations that are to move a branch at the remote only, and that no push of it follows;
+    /// each with the push that should have been.
+    fn unpushed(&self, pending: &[Pending]) -> BTreeMap<usize, usize> {
+        let mut pushed = BTreeSet::new();
+        let mut unpushed = BTreeMap::new();
+        for p in pending.iter().rev() {
+            match p.kind {
+                PendingKind::Push => {
+                    pushed.insert(&p.branch);
+                }
+                PendingKind::Remote if !pushed.contains(&p.branch) => {
+                    let push = self.last_push.get(&p.branch).map_or(p.operation, |(_, push)| *push);
+                    unpushed.insert(p.operation, push);
+                }
+                PendingKind::Remote | PendingKind::Local => {}
+            }
+        }
+        unpushed
     }
 
     /// Pushes every branch that is asked for, with one command and a lease for each.
@@ -192,9 +229,10 @@ impl Batch<'_, '_> {
         }
         match publish::push(&self.session.git, self.session.remote, &updates) {
             Err(error) => {
+                let has_run = u32::from(error.has_run());
+                self.receipt.pushes += has_run;
+                self.receipt.processes += has_run;
                 let error = OpError::new(OpErrorKind::Remote, causes(&error));
-                self.receipt.pushes += 1;
-                self.receipt.processes += 1;
                 for name in names(&updates) {
                     results.insert(name, Err(error.clone().into()));
                 }

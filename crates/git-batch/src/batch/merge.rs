@@ -16,7 +16,10 @@ impl Batch<'_, '_> {
         self.check_movable(&into, position)?;
         let state = self.branch(&source)?;
         // A new branch without any change is what it would have started from.
-        let theirs = state.tip.or(state.unchanged).ok_or_else(|| self.no_branch(&merge.source))?;
+        let theirs = state.tip.or(state.unchanged);
+        let theirs =
+            if state.starts_at_remote { self.session.store.branch_tip(&source)? } else { theirs };
+        let theirs = theirs.ok_or_else(|| self.no_branch(&merge.source))?;
         let ours = self.branch(&into)?.tip.ok_or_else(|| self.no_branch(&merge.into))?;
         let needs: BTreeSet<usize> = self.last_step(&merge.source).into_iter().collect();
 

@@ -17,7 +17,7 @@ use crate::earlier::Earlier;
 use crate::lock::WriterLock;
 use crate::program::Git;
 use crate::publish::RemoteState;
-use crate::store::{Signer, Store, sweep_quarantine};
+use crate::store::{Signer, Store, clashes, is_checked_out, sweep_quarantine};
 use crate::{Author, OpError, OpErrorKind, Operation, OperationKind, Outcome, Receipt, guard};
 
 /// The repository while this process is its writer.
@@ -35,8 +35,9 @@ pub(crate) struct Session<'a> {
 struct Batch<'s, 'a> {
     session: &'s mut Session<'a>,
     operations: &'s [&'s Operation],
-    /// Where each branch is pushed for the last time: the position in the order of execution.
-    last_push: BTreeMap<FullName, usize>,
+    /// Where each branch is pushed for the last time: the position in the order of execution, and
+    /// the operation.
+    last_push: BTreeMap<FullName, (usize, usize)>,
     checked_out: BTreeMap<FullName, PathBuf>,
     branches: BTreeMap<FullName, Branch>,
     remote: Option<RemoteState>,
@@ -52,6 +53,8 @@ struct Branch {
     tip: Option<ObjectId>,
     /// The local branch stays; only the remote is to move.
     remote_only: bool,
+    /// It starts at what the remote has; the local branch of that name is another.
+    starts_at_remote: bool,
     /// The operations that moved it, with the trees before and after each.
     steps: Vec<Step>,
     /// The commit that a new branch would start from, if operations found nothing to change.
@@ -258,18 +261,10 @@ impl Batch<'_, '_> {
     /// Refuses to move a branch under somebody's feet, unless only the remote is to move.
     fn check_movable(&mut self, name: &FullName, position: usize) -> Result<(), OpError> {
         let Some(place) = self.checked_out.get(name) else { return Ok(()) };
-        if self.last_push.get(name).is_some_and(|&push| push > position) {
+        if self.last_push.get(name).is_some_and(|(push, _)| *push > position) {
             return Ok(());
         }
-        Err(OpError::new(
-            OpErrorKind::CheckedOut,
-            format!(
-                "branch {:?} is checked out at {} and is not moved; push it in the same batch \
-                 to move the remote's branch only",
-                name.shorten(),
-                place.display()
-            ),
-        ))
+        Err(is_checked_out(name, place))
     }
 
     /// Refuses a new branch that would be a folder of another one, or inside one.
@@ -289,14 +284,7 @@ impl Batch<'_, '_> {
             .cloned();
         match in_batch.map_or_else(|| self.session.store.clashing_branch(name), |b| Ok(Some(b)))? {
             None => Ok(()),
-            Some(other) => Err(OpError::new(
-                OpErrorKind::BranchClash,
-                format!(
-                    "branch {:?} cannot exist beside branch {:?}",
-                    name.shorten(),
-                    other.shorten()
-                ),
-            )),
+            Some(other) => Err(clashes(name, &other)),
         }
     }
 
@@ -328,10 +316,10 @@ impl Batch<'_, '_> {
     }
 }
 
-fn last_pushes(operations: &[&Operation], order: &[usize]) -> BTreeMap<FullName, usize> {
+fn last_pushes(operations: &[&Operation], order: &[usize]) -> BTreeMap<FullName, (usize, usize)> {
     let pushed = |(position, &index): (usize, &usize)| match &operations[index].kind {
         OperationKind::Push(push) => {
-            guard::refname::branch(&push.branch).ok().map(|name| (name, position))
+            guard::refname::branch(&push.branch).ok().map(|name| (name, (position, index)))
         }
         _ => None,
     };

@@ -7,8 +7,7 @@ use crate::program::{GitError, Output};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PublishError {
-    /// The `git` program could not be run to its end. After a push that ran out of time, only the
-    /// remote's refs can tell what landed.
+    /// The `git` program could not be run to its end.
     #[error("git could not be run to its end")]
     Git(#[from] GitError),
     /// The `git` program failed without an answer for any ref.
@@ -71,6 +70,17 @@ impl PublishError {
             PublishError::Failed { class, .. } => *class,
             PublishError::Git(GitError::TimedOut { .. }) => Class::Transient,
             _ => Class::Permanent,
+        }
+    }
+
+    /// Whether a push that gave this error was begun, so that the remote may have seen it.
+    pub(crate) fn has_run(&self) -> bool {
+        match self {
+            PublishError::Failed { .. } => true,
+            PublishError::Git(error) => {
+                !matches!(error, GitError::Spawn { .. } | GitError::NotAFolder { .. })
+            }
+            _ => false,
         }
     }
 

@@ -9,7 +9,7 @@ use gix::refs::FullName;
 
 use super::Store;
 use super::refs::path_of;
-use crate::OpError;
+use crate::{OpError, OpErrorKind};
 
 impl Store {
     /// A branch whose name is a folder of `branch`'s name, or the other way round.
@@ -40,6 +40,13 @@ impl Store {
         let first = found.next().transpose().map_err(|error| fault(&error))?;
         Ok(first.map(|found| found.name.to_owned()))
     }
+}
+
+/// Refuses a branch whose name would be a folder of another's, or inside it.
+pub(crate) fn clashes(name: &FullName, other: &FullName) -> OpError {
+    let (name, other) = (name.shorten(), other.shorten());
+    let message = format!("branch {name:?} cannot exist beside branch {other:?}");
+    OpError::new(OpErrorKind::BranchClash, message)
 }
 
 /// The first loose ref in a folder, `name` being the folder's own with a slash. Files whose names no

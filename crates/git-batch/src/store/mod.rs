@@ -21,12 +21,14 @@ use std::path::{Path, PathBuf};
 use gix::ObjectId;
 use gix::refs::FullName;
 
+pub(crate) use clash::clashes;
 pub(crate) use commit::{NewCommit, check_message};
 pub(crate) use identity::Signer;
 pub(crate) use merge::{Merged, unrelated};
 pub(crate) use oracle::sweep_quarantine;
 pub(crate) use refs::RefMove;
 pub(crate) use tree::TreeEdit;
+pub(crate) use worktrees::is_checked_out;
 
 use crate::OpError;
 use crate::program::Git;

@@ -43,12 +43,13 @@ impl PackedRefs {
                     last = Some(entry);
                 }
                 _ => {
-                    let name = line.split_once_str(" ").filter(|_| line.ends_with(b"\n"));
+                    // A name may end in what Unicode takes for a blank.
+                    let name = line.strip_suffix(b"\n").and_then(|line| line.split_once_str(" "));
                     let Some((_, name)) = name else {
                         let message = format!("{NAME}: line {} is no line about a ref", at + 1);
                         return Err(io::Error::other(message));
                     };
-                    let entry = packed.entries.entry(name.trim_end().into()).or_default();
+                    let entry = packed.entries.entry(name.into()).or_default();
                     line.clone_into(entry);
                     last = Some(entry);
                 }

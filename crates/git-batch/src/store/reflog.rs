@@ -44,11 +44,11 @@ impl Store {
 }
 
 /// Removes the folders that branches which are gone have left, if nothing else is in them.
-fn remove_empty(folder: &Path) -> io::Result<()> {
+pub(super) fn remove_empty(folder: &Path) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
-        if path.is_dir() {
-            remove_empty(&path)?;
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            remove_empty(&entry.path())?;
         }
     }
     fs::remove_dir(folder)

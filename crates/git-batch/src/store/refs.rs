@@ -11,7 +11,8 @@ use gix::refs::FullName;
 
 use super::packed_refs::{self, PackedRefs};
 use super::ref_locks::{self, RefLocks};
-use super::{Signer, Store};
+use super::reflog::remove_empty;
+use super::{Signer, Store, clashes, is_checked_out};
 use crate::{OpError, OpErrorKind};
 
 /// How long to wait for somebody who has the lock of one ref, and of all refs together: as long as
@@ -67,15 +68,18 @@ impl Store {
                 .map_err(|error| faults(&packed, &error))?;
         }
         let mut file = PackedRefs::read(&self.common_dir).map_err(|error| faults(&all, &error))?;
-        let is_as_expected = |m: &RefMove| match self.value_of(m, &file) {
-            Ok(found) if found == m.old => Ok(()),
-            Ok(Some(found)) => {
-                Err(io::Error::other(format!("somebody else has moved it to {found}")))
+        // All of it has been looked at before, but much can have happened since: a batch can take
+        // long to build, and others need no more than the locks that are held only now.
+        let _ = self.repo.refs.force_refresh_packed_buffer();
+        let checked_out = self.checked_out();
+        each(moves, |m| {
+            self.check_unmoved(m, &file).map_err(|error| not_moved(m, &error))?;
+            match checked_out.get(&m.name) {
+                Some(place) => Err(is_checked_out(&m.name, place)),
+                None if m.old.is_none() => self.check_room(m),
+                None => Ok(()),
             }
-            Ok(None) => Err(io::Error::other("somebody else has deleted it")),
-            Err(error) => Err(error),
-        };
-        each(moves, is_as_expected)?;
+        })?;
 
         let new_file = if packed.is_empty() {
             None
@@ -88,7 +92,9 @@ impl Store {
         let committer = signer.reflog_bytes();
         let begins = self.begins_reflogs();
         // Before the branches, as git does: a line too many is no harm, one too few is.
-        each(moves, |m| self.log_move(m, &committer, begins))?;
+        each(moves, |m| {
+            self.log_move(m, &committer, begins).map_err(|error| not_moved(m, &error))
+        })?;
         if let Some(new_file) = new_file {
             new_file.commit().map_err(|error| faults(&packed, &error))?;
             self.fsyncs += 1 + self.sync_folder(Path::new(packed_refs::NAME));
@@ -112,14 +118,46 @@ impl Store {
         let mut locks =
             RefLocks::begin(&self.common_dir, &files).map_err(|error| faults(&all, &error))?;
         let end = Instant::now() + PATIENCE.1;
-        each(moves, |m| locks.take(&path_of(&m.name), end.min(Instant::now() + PATIENCE.0)))?;
+        each(moves, |m| {
+            let taken = locks.take(&path_of(&m.name), end.min(Instant::now() + PATIENCE.0));
+            taken.map_err(|error| match self.clashing_branch(&m.name) {
+                // Its lock would have to be inside the other branch.
+                Ok(Some(found)) if m.old.is_none() => clashes(&m.name, &found),
+                _ => not_moved(m, &error),
+            })
+        })?;
         Ok(locks)
+    }
+
+    fn check_unmoved(&self, m: &RefMove, packed: &PackedRefs) -> io::Result<()> {
+        match self.value_of(m, packed)? {
+            found if found == m.old => Ok(()),
+            Some(found) => Err(io::Error::other(format!("somebody else has moved it to {found}"))),
+            None => Err(io::Error::other("somebody else has deleted it")),
+        }
+    }
+
+    /// Refuses a new branch that another one is in the way of. Only with its lock.
+    fn check_room(&self, m: &RefMove) -> Result<(), OpError> {
+        if let Some(found) = self.clashing_branch(&m.name)? {
+            return Err(clashes(&m.name, &found));
+        }
+        let folder = self.common_dir.join(path_of(&m.name));
+        if !folder.is_dir() {
+            return Ok(());
+        }
+        remove_empty(&folder).map_err(|error| {
+            let (name, folder) = (m.name.shorten(), folder.display());
+            let message =
+                format!("branch {name:?} cannot be made while {folder} is in use: {error}");
+            OpError::new(OpErrorKind::BranchClash, message)
+        })
     }
 
     /// What a branch is now. Only with its lock.
     fn value_of(&self, m: &RefMove, packed: &PackedRefs) -> io::Result<Option<ObjectId>> {
         match fs::read(self.common_dir.join(path_of(&m.name))) {
-            Ok(text) => ObjectId::from_hex(text.trim_end())
+            Ok(text) => ObjectId::from_hex(text.trim_ascii_end())
                 .map(Some)
                 .map_err(|_| io::Error::other("it is a symbolic ref, or broken")),
             // A folder is what a branch that is gone has left.
@@ -158,9 +196,9 @@ impl Store {
 /// Runs `check` for each branch; an error names all that it failed for.
 fn each(
     moves: &[RefMove],
-    mut check: impl FnMut(&RefMove) -> io::Result<()>,
+    mut check: impl FnMut(&RefMove) -> Result<(), OpError>,
 ) -> Result<(), Faults> {
-    let fault = |m: &RefMove| check(m).err().map(|e| (m.name.clone(), not_moved(m, &e)));
+    let fault = |m: &RefMove| check(m).err().map(|error| (m.name.clone(), error));
     let found: Faults = moves.iter().filter_map(fault).collect();
     if found.is_empty() { Ok(()) } else { Err(found) }
 }

@@ -1,0 +1,225 @@
+//! Which branches move: only those on which nobody stands and that nothing is in the way of, and what
+//! is told about them is what happened.
+
+mod support;
+
+use std::fs;
+
+use git_batch::{Commit, OpErrorKind, Operation, Outcome, Strategy};
+use support::{Fixture, kind, landed, make_executable};
+
+fn commit(id: &str, branch: &str, base: &str) -> Operation {
+    Operation::commit(id, Commit::new(branch, "m").with_base(base).write(id, id))
+}
+
+/// Runs `script` in the checkout the next time that the remote is asked for its refs: in the middle
+/// of a batch, after the operations before one that needs the remote's default branch.
+fn in_the_middle(fixture: &Fixture, script: &str) {
+    let path = fixture.beside("upload-pack");
+    let work = fixture.work();
+    let text = format!(
+        "#!/bin/sh\nunset $(git rev-parse --local-env-vars)\n(cd '{}' && {script}) >&2\n\
+         exec git-upload-pack \"$@\"\n",
+        work.display()
+    );
+    fs::write(&path, text).expect("it is written");
+    make_executable(&path);
+    fixture.git(["config", "remote.origin.uploadpack", path.to_str().expect("UTF-8")]);
+}
+
+/// Starts at the remote's default branch, so the remote is asked for it.
+fn asks_the_remote(id: &str) -> Operation {
+    Operation::commit(id, Commit::new(id, "m").write(id, id))
+}
+
+#[test]
+fn what_was_to_move_at_the_remote_only_is_skipped_without_its_push() {
+    let fixture = Fixture::new();
+    let before = fixture.git(["for-each-ref"]);
+    let report = fixture
+        .open()
+        .apply(vec![
+            commit("a", "main", "main"),
+            Operation::push("push a", "main").after("nothing"),
+            commit("on a", "later", "main"),
+        ])
+        .unwrap();
+    assert_eq!(kind(report.get("push a")), Some(OpErrorKind::UnknownDependency));
+    assert_eq!(report.get("a"), Some(&Outcome::Skipped { because: "push a".into() }));
+    assert_eq!(report.get("on a"), Some(&Outcome::Skipped { because: "a".into() }));
+    assert_eq!((fixture.git(["for-each-ref"]), fixture.received()), (before, 0));
+}
+
+#[test]
+fn what_comes_after_the_last_push_of_a_checked_out_branch_has_not_landed() {
+    let fixture = Fixture::new();
+    let report = fixture
+        .open()
+        .apply(vec![
+            commit("a", "main", "main"),
+            Operation::push("push a", "main"),
+            commit("b", "main", "main"),
+            Operation::push("push b", "main").after("nothing"),
+        ])
+        .unwrap();
+    let tip = landed(&report, "a").to_string();
+    assert_eq!(fixture.at_remote(["rev-parse", "main"]).trim(), tip);
+    assert_eq!(report.get("b"), Some(&Outcome::Skipped { because: "push b".into() }));
+}
+
+#[test]
+fn a_push_that_falls_with_a_locked_branch_takes_its_commits_along() {
+    let fixture = Fixture::new();
+    fs::write(fixture.work().join(".git/refs/heads/held.lock"), "").unwrap();
+    let report = fixture
+        .open()
+        .apply(vec![
+            commit("held", "held", "main"),
+            commit("a", "main", "main"),
+            Operation::push("push a", "main").after("held"),
+        ])
+        .unwrap();
+    assert_eq!(kind(report.get("held")), Some(OpErrorKind::BranchMoved));
+    assert_eq!(report.get("push a"), Some(&Outcome::Skipped { because: "held".into() }));
+    assert_eq!(report.get("a"), Some(&Outcome::Skipped { because: "push a".into() }));
+    assert_eq!(fixture.received(), 0);
+}
+
+/// Git trims the blanks that a name cannot hold, and no others.
+#[test]
+fn names_that_end_in_a_blank_of_another_script_are_not_shortened() {
+    let fixture = Fixture::new();
+    for name in ["x", "x\u{3000}", "held\u{a0}"] {
+        fixture.git(["branch", name, "main"]);
+    }
+    fixture.git(["pack-refs", "--all"]);
+    let linked = fixture.beside("linked");
+    fixture.git(["worktree", "add", "-q", linked.to_str().unwrap(), "held\u{a0}"]);
+    let main = fixture.id("main");
+    let report = fixture
+        .open()
+        .apply(vec![
+            commit("new", "new", "main"),
+            commit("wide", "x\u{3000}", "main"),
+            commit("held", "held\u{a0}", "main"),
+        ])
+        .unwrap();
+    landed(&report, "new");
+    let wide = landed(&report, "wide");
+    assert_eq!(kind(report.get("held")), Some(OpErrorKind::CheckedOut));
+    assert_eq!((fixture.id("refs/heads/x"), fixture.id("refs/heads/x\u{3000}")), (main, wide));
+    assert_eq!(fixture.id("refs/heads/held\u{a0}"), main);
+}
+
+#[test]
+fn a_branch_checked_out_under_another_name_is_never_moved() {
+    let fixture = Fixture::new();
+    fixture.git(["symbolic-ref", "refs/heads/master", "refs/heads/main"]);
+    fixture.git(["symbolic-ref", "HEAD", "refs/heads/master"]);
+    let main = fixture.id("main");
+    let report = fixture
+        .open()
+        .apply(vec![commit("real", "main", "main"), commit("alias", "master", "main")])
+        .unwrap();
+    assert_eq!(kind(report.get("real")), Some(OpErrorKind::CheckedOut));
+    assert_eq!(kind(report.get("alias")), Some(OpErrorKind::CheckedOut));
+    assert_eq!(fixture.id("main"), main);
+}
+
+#[test]
+fn a_branch_that_is_checked_out_during_a_batch_is_not_moved() {
+    let fixture = Fixture::new();
+    fixture.git(["branch", "x", "main"]);
+    in_the_middle(&fixture, "git switch -q x");
+    let report =
+        fixture.open().apply(vec![commit("a", "x", "main"), asks_the_remote("b")]).unwrap();
+    assert_eq!(kind(report.get("a")), Some(OpErrorKind::CheckedOut));
+    assert_eq!(fixture.id("x"), fixture.id("main"));
+    landed(&report, "b");
+    assert_eq!(fixture.git(["status", "--porcelain"]), "");
+}
+
+#[test]
+fn a_branch_that_is_made_in_the_way_during_a_batch_is_seen() {
+    for pack in ["true", "git pack-refs --all"] {
+        let fixture = Fixture::new();
+        in_the_middle(&fixture, &format!("git branch x/y && git branch outer && {pack}"));
+        let report = fixture
+            .open()
+            .apply(vec![
+                commit("above", "x", "main"),
+                commit("below", "outer/z", "main"),
+                asks_the_remote("b"),
+            ])
+            .unwrap();
+        for id in ["above", "below"] {
+            let kind = kind(report.get(id));
+            assert_eq!(kind, Some(OpErrorKind::BranchClash), "{id}, {pack}: {report:?}");
+        }
+        landed(&report, "b");
+        assert_eq!(
+            fixture.git(["for-each-ref", "--format=%(refname:lstrip=2)", "refs/heads"]),
+            "b\nmain\nouter\nx/y\n"
+        );
+    }
+}
+
+/// Somebody who makes a branch in the folder has its lock there, and no ref yet.
+#[test]
+fn a_folder_in_use_is_in_the_way_of_a_branch() {
+    let fixture = Fixture::new();
+    let heads = fixture.work().join(".git/refs/heads");
+    fs::create_dir_all(heads.join("left/over")).unwrap();
+    fs::create_dir_all(heads.join("used")).unwrap();
+    fs::write(heads.join("used/y.lock"), "").unwrap();
+    let report = fixture
+        .open()
+        .apply(vec![commit("a", "used", "main"), commit("b", "left", "main")])
+        .unwrap();
+    assert_eq!(kind(report.get("a")), Some(OpErrorKind::BranchClash));
+    landed(&report, "b");
+}
+
+#[test]
+fn a_branch_lands_onto_its_namesake_at_the_remote() {
+    let fixture = Fixture::new();
+    fixture.git(["commit", "-q", "--allow-empty", "-m", "Ahead"]);
+    fixture.move_remote("main", "theirs.txt", "theirs\n");
+    let ahead = fixture.id("main");
+    let report = fixture.open().land("main", &["main".into()], Strategy::Merge).unwrap();
+    let tip = landed(&report, "main").to_string();
+    assert_eq!(fixture.at_remote(["rev-parse", "main"]).trim(), tip);
+    let parents = fixture.at_remote(["rev-parse", "main^2"]);
+    assert_eq!(parents.trim(), ahead.to_string());
+    assert_eq!(fixture.id("main"), ahead, "it is checked out here");
+}
+
+/// A branch that cannot be written does not make those that moved look as if they had not.
+#[test]
+fn what_has_moved_has_landed_even_if_what_it_needs_could_not_be_written() {
+    let fixture = Fixture::new();
+    fixture.git(["branch", "trunk", "main"]);
+    let git = fixture.open();
+    landed(&git.apply(vec![commit("0", "first", "main")]).unwrap(), "0");
+    // Where loose refs are written before they take their place.
+    fs::create_dir(fixture.work().join(".git/batchyard/ref")).unwrap();
+    let report = git.apply(vec![commit("a", "trunk", "main"), commit("b", "y", "trunk")]).unwrap();
+    assert_eq!(kind(report.get("a")), Some(OpErrorKind::BranchMoved));
+    assert_eq!(landed(&report, "b"), fixture.id("y"));
+    assert_eq!(fixture.id("trunk"), fixture.id("main"));
+}
+
+/// Names so long that not all fit on the command line of one push.
+#[test]
+fn a_push_that_was_never_run_is_not_counted() {
+    let fixture = Fixture::new();
+    let long = vec!["n".repeat(240); 8].join("/");
+    let branches: Vec<String> = (0..160).map(|n| format!("{long}/{n}")).collect();
+    let main = fixture.id("main");
+    let packed = branches.iter().map(|branch| format!("{main} refs/heads/{branch}\n"));
+    fs::write(fixture.work().join(".git/packed-refs"), packed.collect::<String>()).unwrap();
+    let pushes = branches.iter().enumerate().map(|(n, b)| Operation::push(n.to_string(), b));
+    let report = fixture.open().apply(pushes.collect()).unwrap();
+    assert_eq!(kind(report.get("0")), Some(OpErrorKind::Remote));
+    assert_eq!((report.pushes(), fixture.received()), (0, 0));
+}

@@ -209,6 +209,21 @@ fn what_has_moved_has_landed_even_if_what_it_needs_could_not_be_written() {
     assert_eq!(fixture.id("trunk"), fixture.id("main"));
 }
 
+/// What is there already may be garbage that somebody is just collecting.
+#[test]
+fn objects_that_nothing_reaches_are_not_relied_on() {
+    let fixture = Fixture::new();
+    let found = fixture.beside("found");
+    fs::write(&found, "a").unwrap();
+    fixture.git(["hash-object", "-w", found.to_str().unwrap()]);
+    in_the_middle(&fixture, "git prune --expire=now");
+    let report =
+        fixture.open().apply(vec![commit("a", "x", "main"), asks_the_remote("b")]).unwrap();
+    landed(&report, "a");
+    assert_eq!(fixture.git(["show", "x:a"]), "a");
+    fixture.assert_sound();
+}
+
 /// Names so long that not all fit on the command line of one push.
 #[test]
 fn a_push_that_was_never_run_is_not_counted() {

@@ -3,6 +3,7 @@
 use bstr::{BStr, BString, ByteSlice, ByteVec};
 use gix::ObjectId;
 use gix::actor::Signature;
+use gix::objs::Write;
 
 use super::Store;
 use crate::{OpError, OpErrorKind};
@@ -19,11 +20,12 @@ pub(crate) struct NewCommit {
 
 impl Store {
     pub(crate) fn write_blob(&self, content: &[u8]) -> Result<ObjectId, OpError> {
-        let id = self
-            .repo
-            .write_blob(content)
-            .map_err(|error| OpError::repository("cannot build a blob", &error))?;
-        Ok(id.detach())
+        // Also if the object is there: nothing may reach it, and then `git gc` may remove it any
+        // moment. The same holds for trees and commits.
+        self.repo
+            .objects
+            .write_buf(gix::objs::Kind::Blob, content)
+            .map_err(|error| OpError::repository("cannot build a blob", &error))
     }
 
     /// Whether the object is a blob of this repository.
@@ -50,7 +52,7 @@ impl Store {
                 .sign(options)
                 .map_err(|error| OpError::repository("cannot sign a commit", &error))?,
         };
-        Ok(self.repo.write_object(&commit).map_err(fault)?.detach())
+        self.repo.objects.write(&commit).map_err(fault)
     }
 }
 

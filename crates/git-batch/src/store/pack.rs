@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use gix::ObjectId;
 use gix::objs::{CommitRefIter, Kind, TreeRefIter};
@@ -148,7 +149,7 @@ impl Pack {
 
     /// Puts both files into `folder`; the index last, because it makes the pack visible.
     fn store(&self, folder: &Path) -> io::Result<Keep> {
-        let name = format!("pack-{}", self.checksum);
+        let name = format!("pack-{}", self.new_name()?);
         let keep = folder.join(format!("{name}.keep"));
         fs::write(&keep, MARK)?;
         let keep = Keep(Some(keep));
@@ -166,6 +167,17 @@ impl Pack {
         }
         File::open(folder)?.sync_all()?;
         Ok(keep)
+    }
+
+    /// A name that no pack had before. Not the checksum, as git has it: a pack of the same content
+    /// may be there, and `git gc` may be about to remove it by its name.
+    fn new_name(&self) -> io::Result<ObjectId> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let mut hasher = gix::hash::hasher(self.checksum.kind());
+        hasher.update(self.checksum.as_bytes());
+        hasher.update(&now.as_nanos().to_be_bytes());
+        hasher.update(&std::process::id().to_be_bytes());
+        hasher.try_finalize().map_err(|error| io::Error::other(error.to_string()))
     }
 }
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use bstr::{BStr, BString, ByteSlice};
 use gix::ObjectId;
-use gix::objs::Tree;
 use gix::objs::tree::{Entry, EntryKind, EntryMode};
+use gix::objs::{Tree, Write};
 
 use super::Store;
 use crate::{OpError, OpErrorKind};
@@ -168,10 +168,9 @@ impl Store {
     }
 
     pub(super) fn write_tree(&self, tree: &Tree) -> Result<ObjectId, OpError> {
-        let id = self
-            .repo
-            .write_object(tree)
-            .map_err(|error| OpError::repository("cannot build a tree", &error))?;
-        Ok(id.detach())
+        self.repo
+            .objects
+            .write(tree)
+            .map_err(|error| OpError::repository("cannot build a tree", &error))
     }
 }

@@ -4,8 +4,9 @@
 mod support;
 
 use std::fs;
+use std::process::{Command, Stdio};
 
-use git_batch::{Commit, OpErrorKind, Operation, Outcome, Strategy};
+use git_batch::{Commit, GitBatch, OpErrorKind, Operation, Outcome, Settings, Strategy};
 use support::{Fixture, kind, landed, make_executable};
 
 fn commit(id: &str, branch: &str, base: &str) -> Operation {
@@ -222,6 +223,64 @@ fn objects_that_nothing_reaches_are_not_relied_on() {
     landed(&report, "a");
     assert_eq!(fixture.git(["show", "x:a"]), "a");
     fixture.assert_sound();
+}
+
+/// Where a child process is to merge; see [`merging_in_a_process_of_its_own`].
+const CHILD: &str = "GIT_BATCH_MERGING_CHILD";
+
+#[test]
+fn merging_in_a_process_of_its_own() {
+    let Ok(dir) = std::env::var(CHILD) else { return };
+    let git = GitBatch::open(dir, Settings::default()).unwrap();
+    let report = git.apply(vec![Operation::merge("m", "other", "trunk")]).unwrap();
+    landed(&report, "m");
+}
+
+/// The same merge gives the same tree, whoever makes it.
+#[test]
+fn settings_of_the_user_do_not_decide_a_merge() {
+    let fixture = Fixture::new();
+    fs::create_dir_all(fixture.work().join(".git/info")).unwrap();
+    fs::write(fixture.work().join(".git/info/attributes"), "*.md merge=mine\n").unwrap();
+    fixture.branch("trunk", "main", "README.md", "zero\none\ntwo\nthree\n");
+    fixture.branch("other", "main", "README.md", "one\ntwo\nthree\nfour\n");
+    let settings = fixture.beside("user.gitconfig");
+    fs::write(&settings, "[merge \"mine\"]\n\tdriver = echo driven > %A\n").unwrap();
+    // Attributes of the repository count, those of the user do not.
+    let attributes = fixture.beside("user/git/attributes");
+    fs::create_dir_all(attributes.parent().unwrap()).unwrap();
+    fs::write(attributes, "*.md merge=binary\n").unwrap();
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "merging_in_a_process_of_its_own", "--quiet"])
+        .env(CHILD, fixture.work())
+        .env("GIT_CONFIG_GLOBAL", &settings)
+        .env("XDG_CONFIG_HOME", fixture.beside("user"))
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stdout));
+    assert_eq!(fixture.git(["show", "trunk:README.md"]), "zero\none\ntwo\nthree\nfour\n");
+}
+
+#[test]
+fn attributes_of_the_repository_count_where_git_decides_a_merge() {
+    let fixture = Fixture::new();
+    fs::create_dir_all(fixture.work().join(".git/info")).unwrap();
+    fs::write(fixture.work().join(".git/info/attributes"), "*.md merge=union\n").unwrap();
+    let readme = |id: &str, branch: &str, line: &str| {
+        let commit = Commit::new(branch, "m").with_base("main");
+        Operation::commit(id, commit.write("README.md", format!("one\ntwo\nthree\n{line}\n")))
+    };
+    let report = fixture
+        .open()
+        .apply(vec![
+            readme("0", "trunk", "a"),
+            readme("1", "other", "b"),
+            Operation::merge("m", "other", "trunk"),
+        ])
+        .unwrap();
+    landed(&report, "m");
+    assert_eq!(fixture.git(["show", "trunk:README.md"]), "one\ntwo\nthree\na\nb\n");
 }
 
 /// Names so long that not all fit on the command line of one push.

@@ -4,8 +4,10 @@
 //! that conflicts leaves nothing behind.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use bstr::{BString, ByteSlice};
 use gix::ObjectId;
@@ -72,8 +74,9 @@ impl Store {
             &ours,
             &theirs,
         ];
-        let output =
-            git.run(args, None).map_err(|error| OpError::repository("cannot run git", &error))?;
+        let output = git
+            .finish(deaf(&git, scratch, &args), None)
+            .map_err(|error| OpError::repository("cannot run git", &error))?;
         self.processes += 1;
         let mut fields = output.stdout.split_str("\0");
         let tree = fields.next().and_then(|hex| ObjectId::from_hex(hex).ok());
@@ -116,6 +119,11 @@ impl Store {
         if shallow.exists() {
             fs::copy(shallow, scratch.join("shallow"))?;
         }
+        let attributes = self.common_dir.join("info/attributes");
+        if attributes.exists() {
+            fs::create_dir_all(scratch.join("info"))?;
+            fs::copy(attributes, scratch.join("info/attributes"))?;
+        }
         let mut alternates = quoted(&self.common_dir.join("objects"));
         alternates.push(b'\n');
         fs::write(scratch.join("objects/info/alternates"), alternates)
@@ -146,6 +154,26 @@ impl Store {
         self.repo.objects.write_buf_with_known_id(kind, object.data, id).map_err(fault)?;
         children.into_iter().try_for_each(|child| self.import(from, child))
     }
+}
+
+/// The command without the settings and attributes of the user and the system: a merge is to give
+/// the same tree everywhere, and to run nobody's merge driver.
+fn deaf(git: &Git, scratch: &Path, args: &[&str]) -> Command {
+    let none = scratch.join("none");
+    let mut attributes = OsString::from("core.attributesFile=");
+    attributes.push(&none);
+    let mut command = git.command();
+    command
+        .env("GIT_CONFIG_GLOBAL", &none)
+        .env("GIT_CONFIG_NOSYSTEM", "1")
+        .env("GIT_CONFIG_COUNT", "0")
+        .env("GIT_ATTR_NOSYSTEM", "1")
+        .env_remove("GIT_CONFIG_SYSTEM")
+        .env_remove("GIT_CONFIG_PARAMETERS")
+        .arg("-c")
+        .arg(attributes)
+        .args(args);
+    command
 }
 
 /// A path as a line that git reads: quoted as a C string where it would be more than one line.

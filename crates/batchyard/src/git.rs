@@ -13,13 +13,14 @@ pub(crate) struct Git {
     folder: PathBuf,
     /// A home folder in place of the user's, with a `.gitconfig` of its own.
     home: Option<PathBuf>,
-    index: Option<PathBuf>,
+    /// A work tree and an index file in place of the repository's.
+    checkout: Option<(PathBuf, PathBuf)>,
 }
 
 impl Git {
     /// Returns a runner in `folder` with the user's own settings.
     pub(crate) fn at(folder: impl Into<PathBuf>) -> Git {
-        Git { folder: folder.into(), home: None, index: None }
+        Git { folder: folder.into(), home: None, checkout: None }
     }
 
     /// Takes the settings from `home/.gitconfig` only.
@@ -28,9 +29,13 @@ impl Git {
         self
     }
 
-    /// Uses another index file than the repository's.
-    pub(crate) fn with_index(mut self, index: impl Into<PathBuf>) -> Git {
-        self.index = Some(index.into());
+    /// Uses another work tree and index file than the repository's, which may have none.
+    pub(crate) fn with_checkout(
+        mut self,
+        folder: impl Into<PathBuf>,
+        index: impl Into<PathBuf>,
+    ) -> Git {
+        self.checkout = Some((folder.into(), index.into()));
         self
     }
 
@@ -62,8 +67,8 @@ impl Git {
                 .env("GIT_CONFIG_GLOBAL", home.join(".gitconfig"))
                 .env("GIT_CONFIG_NOSYSTEM", "1");
         }
-        if let Some(index) = &self.index {
-            command.env("GIT_INDEX_FILE", index);
+        if let Some((folder, index)) = &self.checkout {
+            command.env("GIT_WORK_TREE", folder).env("GIT_INDEX_FILE", index);
         }
         let args: Vec<S> = args.into_iter().collect();
         let output = command

@@ -123,8 +123,10 @@ impl Repository {
         if self.git.run(args).is_ok_and(|said| said == ":") {
             let refspec = format!("refs/heads/{source}:refs/heads/{branch}");
             // Git itself refuses what is checked out or would lose a commit.
-            let args = ["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", ".", &refspec];
-            let _ = self.git.run(args);
+            // And nothing but the branch is to move.
+            let args = ["fetch", "--quiet", "--no-tags", "--no-write-fetch-head"];
+            let args = args.into_iter().chain(["--no-recurse-submodules", "--no-auto-maintenance"]);
+            let _ = self.git.run(args.chain([".", &refspec]));
         }
     }
 }

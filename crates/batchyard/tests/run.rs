@@ -133,6 +133,47 @@ fn a_gate_that_fails_holds_everything_back() {
     assert_eq!(yard.receives(), 0);
 }
 
+/// The gate has a checkout of its own, whether or not the repository has one.
+#[test]
+fn a_gate_runs_in_a_bare_repository_too() {
+    let yard = planned("[gate]\nrun = [\"test\", \"-f\", \"a.txt\"]", &[("one", "a.txt")]);
+    yard.git(".", &["clone", "--quiet", "--bare", "remote.git", "bare.git"]);
+    for (key, value) in [("user.name", "Tester"), ("user.email", "tester@example.invalid")] {
+        yard.git("bare.git", &["config", key, value]);
+    }
+    let plan = yard.read("plan/plan.toml").replace("../repo", "../bare.git");
+    yard.write("plan/plan.toml", plan);
+    run(&yard, &Server::start(Creates::Work)).code(0);
+    assert_eq!(yard.git("remote.git", &["show", "main:a.txt"]), "made");
+}
+
+/// The push is done: a branch of the program's own that stays behind is no failure.
+#[test]
+fn a_branch_that_cannot_be_tidied_up_takes_nothing_back() {
+    let yard = planned("", &[("one", "a.txt")]);
+    let lock = yard.path("repo/.git/refs/heads/batchyard-merge/main.lock");
+    let hook = format!("#!/bin/sh\necho received >> received.log\n: > '{}'\n", lock.display());
+    yard.write("remote.git/hooks/post-receive", hook);
+    let ran = run(&yard, &Server::start(Creates::Work)).code(0);
+    assert_eq!(ran.summary()["succeeded"], 1);
+    assert!(ran.stderr.contains("batchyard-merge/main"), "it is told: {ran:?}");
+    assert!(!yard.path("plan/plan.toml.state").exists(), "the run is over");
+    assert_eq!(yard.git("remote.git", &["show", "main:a.txt"]), "made");
+}
+
+/// Nothing was pushed and the answers are there, so the same command goes on.
+#[test]
+fn a_branch_that_cannot_be_made_leaves_the_run_unfinished() {
+    let yard = planned("", &[("one", "a.txt")]);
+    let lock = yard.write("repo/.git/refs/heads/batchyard-merge/main.lock", "");
+    let server = Server::start(Creates::Work);
+    let ran = run(&yard, &server).code(3);
+    assert!(ran.stderr.contains("run again"), "{ran:?}");
+    std::fs::remove_file(lock).expect("it is there");
+    run(&yard, &server).code(0);
+    assert_eq!((server.creates().len(), yard.receives()), (1, 1));
+}
+
 #[test]
 fn what_is_pushed_is_what_the_plan_says() {
     for (push, refs) in [("branches", "batchyard/one main"), ("base", "main")] {

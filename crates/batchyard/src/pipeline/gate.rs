@@ -39,12 +39,9 @@ fn check_out(repository: &Path, commit: &str, folder: &Path, index: &Path) -> Re
         fs::remove_dir_all(folder).map_err(failed)?;
     }
     fs::create_dir_all(folder).map_err(failed)?;
-    let git = Git::at(repository).with_index(index);
+    let git = Git::at(repository).with_checkout(folder, index);
     git.run(["read-tree", commit])?;
-    let mut prefix = std::ffi::OsString::from("--prefix=");
-    prefix.push(folder);
-    prefix.push("/");
-    git.run(["checkout-index".as_ref(), "--all".as_ref(), "--quiet".as_ref(), prefix.as_os_str()])?;
+    git.run(["checkout-index", "--all", "--quiet"])?;
     Ok(())
 }
 

@@ -105,7 +105,10 @@ pub(crate) fn land(
         session.output.note(format!("{} moved at the remote; merging again", place.onto));
     }
     if board.plan.land.push != Push::Branches {
-        place.repository.delete_branch(&staging).map_err(Stop::failed)?;
+        // What was to be done is done by now, so this is told and takes nothing back.
+        if let Err(why) = place.repository.delete_branch(&staging) {
+            session.output.note(format!("note: the branch {staging} is left: {why}"));
+        }
     }
     for at in tasks {
         let standing = match (failures.remove(&at), landed.get(&at)) {
@@ -135,7 +138,7 @@ fn build(
     let base = |branch: &str| (!known.contains(branch)).then(|| start.to_string());
     let Operations { commits, merges, .. } = ops::make(board, place.onto, staging, base);
     if board.plan.land.push != Push::Branches {
-        repository.set_branch(staging, start).map_err(Stop::failed)?;
+        repository.set_branch(staging, start).map_err(unreachable)?;
     }
     let (tasks, operations): (Vec<usize>, Vec<_>) = commits.into_iter().chain(merges).unzip();
     let report = place.git.apply(operations).map_err(|error| unreachable(chain(&error)))?;

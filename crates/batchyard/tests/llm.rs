@@ -235,3 +235,14 @@ fn recorded_answers_need_no_network_and_no_key() {
     assert_eq!(by_id("a").expect("a")["text"], "The answer.");
     assert_eq!(by_id("b").expect("b")["error"]["kind"], "overloaded_error");
 }
+
+#[test]
+fn a_state_that_cannot_be_one_leaves_no_results_behind() {
+    let yard = Yard::new();
+    let server = Server::start(Creates::Work);
+    yard.write("r.jsonl", requests(&[("a", "judge", "m")]));
+    yard.write("file", "somebody's\n");
+    finish(command(&yard, &server).args(["--state", "file"]), b"").refused(&["file"]);
+    assert!(!yard.path("out.jsonl").exists());
+    assert_eq!(yard.read("file"), "somebody's\n");
+}

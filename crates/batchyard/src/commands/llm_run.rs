@@ -100,8 +100,17 @@ pub(crate) fn run(session: &Session, options: &Options) -> Result<Exit, Stop> {
     session.interrupt.resume_with(Some(resume_command()));
     let total = requests.len();
     output.detail(format!("{total} requests; the state is in {}", state.display()));
-    let ended = collect(session, builder, requests, results)?;
-    match ended {
+    let ended = collect(session, builder, requests, results);
+    let is_begun = match &ended {
+        Ok(Err(error)) => error.run().is_some(),
+        Ok(Ok(_)) => true,
+        Err(_) => false,
+    };
+    // Where nothing was started, nothing is left behind.
+    if is_new && !is_begun && fs::metadata(&options.out).is_ok_and(|data| data.len() == 0) {
+        let _ = fs::remove_file(&options.out);
+    }
+    match ended? {
         Ok(run) => {
             session.interrupt.resume_with(None);
             print(output, &run.accounting);
@@ -115,11 +124,8 @@ pub(crate) fn run(session: &Session, options: &Options) -> Result<Exit, Stop> {
             Ok(Exit::of_failed(usize::try_from(run.accounting.failed).unwrap_or(usize::MAX)))
         }
         Err(error) => {
-            match error.run() {
-                Some(run) => print(output, &run.accounting),
-                // Nothing was started, so nothing is left behind.
-                None if is_new => drop(fs::remove_file(&options.out)),
-                None => {}
+            if let Some(run) = error.run() {
+                print(output, &run.accounting);
             }
             Err(not_run(&error))
         }

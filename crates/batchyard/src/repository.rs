@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use git_batch::publish::{self, PushReport, RefUpdate};
 use git_batch::{ObjectId, program};
 
-use crate::exit::{Stop, chain};
+use crate::exit::{Exit, Stop, chain};
 use crate::git::Git;
 use crate::lock::FolderLock;
 
@@ -50,7 +50,11 @@ impl Repository {
         fs::create_dir_all(&self.held).map_err(|error| {
             Stop::unfinished(format_args!("cannot write to {}: {error}", self.held.display()))
         })?;
-        FolderLock::take(&self.held)
+        // The answers are there by now, so nothing about it is a refusal.
+        FolderLock::take(&self.held).map_err(|mut stop| {
+            stop.exit = Exit::Unfinished;
+            stop
+        })
     }
 
     pub(crate) fn folder(&self) -> &Path {

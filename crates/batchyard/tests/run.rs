@@ -147,6 +147,19 @@ fn a_gate_runs_in_a_bare_repository_too() {
     assert_eq!(yard.git("remote.git", &["show", "main:a.txt"]), "made");
 }
 
+/// By then the answers are paid for, so it is no refusal.
+#[test]
+fn a_landing_that_cannot_be_locked_leaves_the_run_unfinished() {
+    let yard = planned("", &[("one", "a.txt")]);
+    let in_the_way = yard.path("repo/.git/batchyard/run/lock");
+    std::fs::create_dir_all(&in_the_way).expect("a folder where the lock belongs");
+    let server = Server::start(Creates::Work);
+    run(&yard, &server).code(3);
+    std::fs::remove_dir(in_the_way).expect("it is there");
+    run(&yard, &server).code(0);
+    assert_eq!((server.creates().len(), yard.receives()), (1, 1));
+}
+
 /// The push is done: a branch of the program's own that stays behind is no failure.
 #[test]
 fn a_branch_that_cannot_be_tidied_up_takes_nothing_back() {

@@ -18,23 +18,8 @@ pub(crate) fn nearest<S: AsRef<str>>(name: &str, candidates: &[S]) -> Option<Str
 
 /// Edits from `a` to `b`: insert, delete, replace, or swap two neighbours. Case does not count.
 fn distance(a: &str, b: &str) -> usize {
-    let fold = |text: &str| text.chars().flat_map(char::to_lowercase).collect::<Vec<_>>();
-    let (a, b) = (fold(a), fold(b));
-    // Three rows of the usual table are enough: the swap looks two rows back.
-    let mut older = vec![0; b.len() + 1];
-    let mut above: Vec<usize> = (0..=b.len()).collect();
-    for i in 1..=a.len() {
-        let mut row = vec![i; b.len() + 1];
-        for j in 1..=b.len() {
-            let replace = above[j - 1] + usize::from(a[i - 1] != b[j - 1]);
-            row[j] = replace.min(above[j] + 1).min(row[j - 1] + 1);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                row[j] = row[j].min(older[j - 2] + 1);
-            }
-        }
-        older = std::mem::replace(&mut above, row);
-    }
-    above[b.len()]
+    let fold = |text: &str| text.chars().flat_map(char::to_lowercase).collect::<String>();
+    strsim::osa_distance(&fold(a), &fold(b))
 }
 
 #[cfg(test)]

@@ -7,8 +7,8 @@ use git_batch::{
 };
 use serde_json::{Value, json};
 
-use super::at_line;
 use super::changes::{self, OpFault};
+use super::{read_lines, take_id};
 use crate::exit::Stop;
 use crate::input::Input;
 use crate::json::{Fault, Object};
@@ -33,26 +33,12 @@ impl Op {
 
 /// Reads operations and checks all of them.
 pub(crate) fn read(input: &Input) -> Result<Vec<Op>, Stop> {
-    let file = input.name();
-    let mut seen: HashMap<String, usize> = HashMap::new();
-    let mut ops = Vec::new();
-    for line in input.lines()? {
-        let op = parse(&line.text).map_err(|fault| at_line(&file, line.number, &fault))?;
-        if let Some(first) = seen.insert(op.id.clone(), line.number) {
-            let what = format!("\"id\": {:?} stands in line {first} already", op.id);
-            return Err(at_line(&file, line.number, &Fault(what)));
-        }
-        ops.push(op);
-    }
-    Ok(ops)
+    read_lines(input, parse, |op| &op.id)
 }
 
 fn parse(line: &str) -> Result<Op, Fault> {
     let mut object = Object::parse(line)?;
-    let id: String = object.required("id")?;
-    if id.is_empty() {
-        return Err(object.fault("id", "is empty"));
-    }
+    let id = take_id(&mut object)?;
     let op: String = object.required("op")?;
     let after: Vec<String> = object.optional("after")?.unwrap_or_default();
     let kind = match op.as_str() {

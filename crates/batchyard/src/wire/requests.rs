@@ -1,13 +1,12 @@
 //! REQUESTS.jsonl: model requests.
 
-use std::collections::HashMap;
 use std::io;
 
 use llm_batch::{Body, Content, Kind, Message, Request, Role};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::at_line;
+use super::{read_lines, take_id};
 use crate::exit::Stop;
 use crate::input::Input;
 use crate::json::{Fault, Object};
@@ -15,26 +14,12 @@ use crate::suggest;
 
 /// Reads requests and checks all of them.
 pub(crate) fn read(input: &Input) -> Result<Vec<Request>, Stop> {
-    let file = input.name();
-    let mut seen: HashMap<String, usize> = HashMap::new();
-    let mut requests = Vec::new();
-    for line in input.lines()? {
-        let request = parse(&line.text).map_err(|fault| at_line(&file, line.number, &fault))?;
-        if let Some(first) = seen.insert(request.id.clone(), line.number) {
-            let what = format!("\"id\": {:?} stands in line {first} already", request.id);
-            return Err(at_line(&file, line.number, &Fault(what)));
-        }
-        requests.push(request);
-    }
-    Ok(requests)
+    read_lines(input, parse, |request| &request.id)
 }
 
 fn parse(line: &str) -> Result<Request, Fault> {
     let mut object = Object::parse(line)?;
-    let id: String = object.required("id")?;
-    if id.is_empty() {
-        return Err(object.fault("id", "is empty"));
-    }
+    let id = take_id(&mut object)?;
     let kind: Option<String> = object.optional("kind")?;
     let model: String = object.required("model")?;
     if model.is_empty() {

@@ -5,6 +5,8 @@
 
 pub(crate) use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 
+pub(crate) mod raw;
+
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 

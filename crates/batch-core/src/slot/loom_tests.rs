@@ -1,0 +1,233 @@
+//! Every order of events, as far as loom can tell: lost wakes are deadlocks to it, reads of a value
+//! that may not be there are races, and values or headers that are not dropped are leaks.
+
+use std::task::{Wake, Waker};
+
+use loom::sync::Arc;
+use loom::thread;
+
+use super::*;
+use crate::sync::raw::Thread;
+
+type Value = Arc<()>;
+type Header = Arc<()>;
+
+fn pair() -> (Filler<Value, Header>, Claim<Value, Header>) {
+    Arena::new(Arc::new(())).pair()
+}
+
+fn fill(filler: Filler<Value, Header>) {
+    let mut round = Round::new();
+    round.fill(filler, Arc::new(()));
+    round.finish();
+}
+
+fn holds_value(claim: Claim<Value, Header>) -> bool {
+    matches!(claim.try_take(), Ok(Fate::Value(_)))
+}
+
+/// Unparks the thread that polls.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: std::sync::Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+fn waker() -> Waker {
+    Waker::from(std::sync::Arc::new(Unpark(current())))
+}
+
+#[test]
+fn loom_complete_against_wait() {
+    loom::model(|| {
+        let (filler, claim) = pair();
+        let writer = thread::spawn(move || fill(filler));
+        assert!(claim.wait(None, || panic!("nobody asked")));
+        assert!(holds_value(claim));
+        writer.join().unwrap();
+    });
+}
+
+#[test]
+fn loom_complete_against_take() {
+    loom::model(|| {
+        let (filler, claim) = pair();
+        let writer = thread::spawn(move || fill(filler));
+        // Taken or given back; then it is dropped.
+        drop(claim.try_take());
+        writer.join().unwrap();
+    });
+}
+
+#[test]
+fn loom_complete_against_polls_with_two_wakers() {
+    loom::model(|| {
+        let (filler, claim) = pair();
+        let writer = thread::spawn(move || fill(filler));
+        let is_done = claim.poll(&mut Context::from_waker(Waker::noop()));
+        let last = waker();
+        // The second waker must be the one that is woken.
+        while !is_done && !claim.poll(&mut Context::from_waker(&last)) {
+            park_until(None);
+        }
+        assert!(holds_value(claim));
+        writer.join().unwrap();
+    });
+}
+
+#[test]
+fn loom_complete_against_drop_of_the_claim() {
+    loom::model(|| {
+        let (filler, claim) = pair();
+        let writer = thread::spawn(move || {
+            // Read beside the drop, as the engine does before it dispatches.
+            let _ = filler.is_wanted();
+            fill(filler);
+        });
+        drop(claim);
+        writer.join().unwrap();
+    });
+}
+
+#[test]
+fn loom_complete_against_drop_of_a_polled_claim() {
+    loom::model(|| {
+        let (filler, claim) = pair();
+        let writer = thread::spawn(move || fill(filler));
+        claim.poll(&mut Context::from_waker(&waker()));
+        drop(claim);
+        writer.join().unwrap();
+    });
+}
+
+#[test]
+fn loom_abandon_against_wait() {
+    loom::model(|| {
+        let (filler, claim) = pair();
+        let writer = thread::spawn(move || drop(filler));
+        assert!(claim.wait(None, || panic!("nobody asked")));
+        assert!(matches!(claim.try_take(), Ok(Fate::Abandoned)));
+        writer.join().unwrap();
+    });
+}
+
+#[test]
+fn loom_abandon_against_drop_of_the_claim() {
+    loom::model(|| {
+        let (filler, claim) = pair();
+        let writer = thread::spawn(move || drop(filler));
+        drop(claim);
+        writer.join().unwrap();
+    });
+}
+
+/// Who is asked to lead leads, also if the cell is done before it wakes up.
+#[test]
+fn loom_lead_against_complete() {
+    loom::model(|| {
+        let (filler, claim) = pair();
+        let asker = thread::spawn(move || {
+            let asked = filler.hand_lead();
+            fill(filler);
+            asked
+        });
+        let mut led = 0;
+        assert!(claim.wait(None, || led += 1));
+        assert!(holds_value(claim));
+        assert_eq!(led, usize::from(asker.join().unwrap()));
+    });
+}
+
+/// Who is asked to lead leads, also if its time is over.
+#[test]
+fn loom_lead_against_the_end_of_a_wait() {
+    let over = Instant::now();
+    loom::model(move || {
+        let (filler, claim) = pair();
+        let asker = thread::spawn(move || (filler.hand_lead(), filler));
+        let mut led = 0;
+        assert!(!claim.wait(Some(over), || led += 1));
+        assert_eq!(led, usize::from(asker.join().unwrap().0));
+    });
+}
+
+/// A thread is asked twice, by another and while it leads.
+#[test]
+fn loom_lead_twice() {
+    loom::model(|| {
+        let (filler, claim) = pair();
+        let asker = thread::spawn(move || {
+            let asked = usize::from(filler.hand_lead()) + usize::from(filler.hand_lead());
+            fill(filler);
+            asked
+        });
+        let mut led = 0;
+        assert!(claim.wait(None, || led += 1));
+        let times = asker.join().unwrap();
+        assert!(led <= times && (led > 0) == (times > 0));
+    });
+}
+
+/// One round wakes two waiting threads. Bounded: three threads and two locks.
+#[test]
+fn loom_two_waiters_of_one_block() {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(|| {
+        let mut arena: Arena<Value, Header> = Arena::new(Arc::new(()));
+        let (first, first_claim) = arena.pair();
+        let (second, second_claim) = arena.pair();
+        let waiter = thread::spawn(move || {
+            assert!(first_claim.wait(None, || panic!("nobody asked")));
+            assert!(holds_value(first_claim));
+        });
+        let writer = thread::spawn(move || {
+            let mut round = Round::new();
+            round.fill(first, Arc::new(()));
+            round.fill(second, Arc::new(()));
+            round.finish();
+        });
+        assert!(second_claim.wait(None, || panic!("nobody asked")));
+        assert!(holds_value(second_claim));
+        waiter.join().unwrap();
+        writer.join().unwrap();
+    });
+}
+
+/// A round over two blocks wakes a thread that waits for one cell after the other.
+#[test]
+fn loom_one_round_over_two_blocks() {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(|| {
+        let mut arena: Arena<Value, Header> = Arena::new(Arc::new(()));
+        let (fillers, claims): (Vec<_>, Vec<_>) = (0..=CELLS).map(|_| arena.pair()).unzip();
+        let writer = thread::spawn(move || {
+            let mut round = Round::new();
+            for filler in fillers {
+                round.fill(filler, Arc::new(()));
+            }
+        });
+        for claim in claims {
+            assert!(claim.wait(None, || panic!("nobody asked")));
+            assert!(holds_value(claim));
+        }
+        writer.join().unwrap();
+    });
+}
+
+/// The block goes with the last of arena, filler and claim, whichever that is.
+#[test]
+fn loom_the_last_owner_frees_the_block() {
+    loom::model(|| {
+        let mut arena: Arena<Value, Header> = Arena::new(Arc::new(()));
+        let (filler, claim) = arena.pair();
+        let writer = thread::spawn(move || fill(filler));
+        let owner = thread::spawn(move || drop(arena));
+        drop(claim);
+        writer.join().unwrap();
+        owner.join().unwrap();
+    });
+}

@@ -88,6 +88,8 @@ forward!(Arc);
 pub enum JournalErrorKind {
     /// There is no room on the storage; the same call can succeed once there is.
     Full,
+    /// An item has an id that is stored already; each id from `reserve` is used once.
+    Duplicate,
     /// An item is larger than the journal takes.
     TooLarge,
     /// An item could not be turned into bytes, or bytes into an item.

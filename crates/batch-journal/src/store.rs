@@ -1,0 +1,249 @@
+//! The transactions of the owner.
+
+use std::ops::Range;
+use std::path::PathBuf;
+
+use batch_core::{ItemId, JournalErrorKind};
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
+
+use crate::error::Failure;
+use crate::options::Durability;
+use crate::seal::{self, Ledger};
+
+/// What one call wants written: all of it or nothing.
+#[derive(Debug, Default)]
+pub(crate) struct Request {
+    pub(crate) rows: Vec<Row>,
+    /// The payloads of all rows.
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) acks: Vec<ItemId>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Row {
+    pub(crate) id: ItemId,
+    pub(crate) sum: i64,
+    pub(crate) payload: Range<usize>,
+}
+
+/// Counts what a journal has done since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WriteStats {
+    /// The calls of `append` and `ack` that succeeded.
+    pub requests: u64,
+    /// The transactions that these shared.
+    pub transactions: u64,
+    /// The transactions that waited for the storage.
+    pub synced: u64,
+}
+
+/// The connection of the owner, and what it last committed.
+#[derive(Debug)]
+pub(crate) struct Store {
+    connection: Connection,
+    path: PathBuf,
+    durability: Durability,
+    ledger: Ledger,
+    level: Level,
+    stats: WriteStats,
+    /// Why nothing more is written.
+    stopped: Option<Failure>,
+}
+
+/// What a commit waits for; the values of SQLite's `synchronous`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Level {
+    Nothing = 0,
+    /// The operating system has it, so that the death of the process is nothing to it.
+    System = 1,
+    /// The storage has it.
+    Storage = 2,
+}
+
+impl Store {
+    /// Takes over a file that was checked, and begins a new run in it, durably.
+    pub(crate) fn begin(
+        connection: Connection,
+        path: PathBuf,
+        durability: Durability,
+        ledger: Ledger,
+    ) -> rusqlite::Result<Self> {
+        connection.set_prepared_statement_cache_capacity(16);
+        let level = Level::Storage;
+        connection.pragma_update(None, "synchronous", level as i64)?;
+        let stats = WriteStats::default();
+        let mut store = Self { connection, path, durability, ledger, level, stats, stopped: None };
+        let mut ledger = ledger;
+        ledger.run += 1;
+        store.transact(&[], ledger).map_err(|(_, error)| error)?;
+        Ok(store)
+    }
+
+    pub(crate) fn run(&self) -> u64 {
+        self.ledger.run
+    }
+
+    pub(crate) fn stats(&self) -> WriteStats {
+        self.stats
+    }
+
+    /// Writes the requests in one transaction. If that is refused, each is tried on its own, so
+    /// that a bad one harms nobody else. There is one outcome for each request.
+    pub(crate) fn write(&mut self, requests: &[Request]) -> Vec<Result<(), Failure>> {
+        if let Some(stopped) = &self.stopped {
+            return vec![Err(stopped.clone()); requests.len()];
+        }
+        // Stands if a panic ends what follows.
+        self.stopped = Some(self.stop("a panic"));
+        let outcome = self.write_group(requests);
+        match outcome {
+            Ok(()) => {
+                self.stopped = None;
+                self.stats.requests += requests.len() as u64;
+                vec![Ok(()); requests.len()]
+            }
+            Err(failure) if failure.stops => {
+                self.stopped = Some(self.stop("a failed write"));
+                self.void();
+                vec![Err(failure); requests.len()]
+            }
+            Err(failure) => {
+                self.stopped = None;
+                if requests.len() == 1 {
+                    return vec![Err(failure)];
+                }
+                requests.chunks(1).flat_map(|request| self.write(request)).collect()
+            }
+        }
+    }
+
+    /// Returns what is stored below `before`, ordered by id, as far as `take` accepts it.
+    pub(crate) fn read<E: From<Failure>>(
+        &self,
+        before: ItemId,
+        mut take: impl FnMut(ItemId, &[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let fault = |error| Failure::sqlite("read", &self.path, error);
+        let sql = "SELECT epoch, seq, sum, payload FROM item \
+                   WHERE (epoch, seq) < (?1, ?2) ORDER BY epoch, seq";
+        let mut statement = self.connection.prepare(sql).map_err(fault)?;
+        let bound = (clamp(before.epoch), clamp(before.seq));
+        let mut rows = statement.query(bound).map_err(fault)?;
+        while let Some(row) = rows.next().map_err(fault)? {
+            let number = |index| row.get::<_, i64>(index).map_err(fault);
+            let id = ItemId { epoch: number(0)?.cast_unsigned(), seq: number(1)?.cast_unsigned() };
+            let payload = row.get_ref(3).map_err(fault)?;
+            let payload = payload.as_blob().unwrap_or_default();
+            if seal::of_item(id, payload) != number(2)? {
+                let what = format!(
+                    "\"{}\" is damaged: item {id} is not as it was stored",
+                    self.path.display()
+                );
+                return Err(Failure::new(JournalErrorKind::Corrupt, what).into());
+            }
+            take(id, payload)?;
+        }
+        Ok(())
+    }
+
+    fn write_group(&mut self, requests: &[Request]) -> Result<(), Failure> {
+        let outcome = self.transact(requests, self.ledger);
+        outcome.map_err(|(id, error)| match (id, error.sqlite_error_code()) {
+            (Some(id), Some(rusqlite::ErrorCode::ConstraintViolation)) => {
+                let what = format!("item {id} is stored already; take each id from `reserve` once");
+                Failure::new(JournalErrorKind::Duplicate, what)
+            }
+            _ => Failure::sqlite("write to", &self.path, error),
+        })
+    }
+
+    /// One transaction; `ledger` is what the file says before the requests. An error that is about
+    /// one item names it.
+    fn transact(
+        &mut self,
+        requests: &[Request],
+        mut ledger: Ledger,
+    ) -> Result<(), (Option<ItemId>, rusqlite::Error)> {
+        let all = |error| (None, error);
+        let appends =
+            requests.is_empty() || requests.iter().any(|request| !request.rows.is_empty());
+        let begins = requests.is_empty();
+        let level = if begins || (appends && self.durability == Durability::PowerLoss) {
+            Level::Storage
+        } else {
+            Level::System
+        };
+        self.set_level(level).map_err(all)?;
+        let transaction = self
+            .connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)
+            .map_err(all)?;
+        {
+            let sql = "INSERT INTO item (epoch, seq, sum, payload) VALUES (?1, ?2, ?3, ?4)";
+            let mut insert = transaction.prepare_cached(sql).map_err(all)?;
+            let sql = "DELETE FROM item WHERE epoch = ?1 AND seq = ?2 RETURNING sum";
+            let mut delete = transaction.prepare_cached(sql).map_err(all)?;
+            for request in requests {
+                for row in &request.rows {
+                    let payload = &request.bytes[row.payload.clone()];
+                    let values = (clamp(row.id.epoch), clamp(row.id.seq), row.sum, payload);
+                    insert.execute(values).map_err(|error| (Some(row.id), error))?;
+                    ledger.add(row.sum);
+                }
+                for id in &request.acks {
+                    let key = (clamp(id.epoch), clamp(id.seq));
+                    let sum = delete.query_row(key, |row| row.get(0)).optional().map_err(all)?;
+                    if let Some(sum) = sum {
+                        ledger.remove(sum);
+                    }
+                }
+            }
+            let sql = "UPDATE ledger SET run = ?1, items = ?2, seal = ?3 WHERE one = 1";
+            let mut update = transaction.prepare_cached(sql).map_err(all)?;
+            let values = (clamp(ledger.run), clamp(ledger.items), ledger.seal());
+            update.execute(values).map_err(all)?;
+        }
+        transaction.commit().map_err(all)?;
+        self.ledger = ledger;
+        self.stats.transactions += 1;
+        self.stats.synced += u64::from(level == Level::Storage);
+        Ok(())
+    }
+
+    fn set_level(&mut self, level: Level) -> rusqlite::Result<()> {
+        if self.level != level {
+            self.connection.pragma_update(None, "synchronous", level as i64)?;
+            self.level = level;
+        }
+        Ok(())
+    }
+
+    /// Overwrites in the log what a failed commit may have left there. The frames could be whole,
+    /// and after a restart they would count, although their items were refused.
+    ///
+    /// The log is not moved to the file any more: only reading it anew, at the next start, tells
+    /// how much of it the storage really has.
+    fn void(&mut self) {
+        let transact = |store: &mut Self| {
+            store.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+            store.connection.pragma_update(None, "wal_autocheckpoint", 0)?;
+            store.set_level(Level::Nothing)?;
+            store.connection.execute("UPDATE ledger SET items = items", [])
+        };
+        // With a dead storage there is nothing that could be done instead.
+        let _ = transact(self);
+    }
+
+    fn stop(&self, reason: &str) -> Failure {
+        let path = self.path.display();
+        let what = format!("\"{path}\" takes nothing more since {reason}; open it anew");
+        Failure::new(JournalErrorKind::Stopped, what)
+    }
+}
+
+/// SQLite's integers are signed; no count comes that far.
+fn clamp(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}

@@ -29,6 +29,9 @@ const LOG_BYTES: i64 = 4 << 20;
 /// How many free pages make it worth to give them back when nothing is stored.
 const FREE_PAGES: i64 = 1000;
 
+/// SQLite has no smaller files.
+const SMALLEST: u64 = 512;
+
 const TABLES: [(&str, &str); 2] = [
     (
         "item",
@@ -146,7 +149,10 @@ fn exists(path: &Path) -> Result<bool, OpenError> {
             path: path.to_owned(),
             what: "it is no plain file".to_owned(),
         }),
-        Ok(found) if found.len() == 0 => damaged(path, "it is empty"),
+        // SQLite would take it for a new file.
+        Ok(found) if found.len() < SMALLEST => {
+            damaged(path, &format!("it has only {} bytes", found.len()))
+        }
         Ok(_) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let log = with_ending(path, "-wal");

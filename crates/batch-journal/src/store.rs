@@ -247,3 +247,63 @@ impl Store {
 fn clamp(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file;
+
+    fn append(store: &mut Store, seqs: Range<u64>, bytes: usize) -> Result<(), Failure> {
+        let payload = vec![1; bytes];
+        let mut request = Request::default();
+        for seq in seqs {
+            let id = ItemId { epoch: 1, seq };
+            let start = request.bytes.len();
+            request.bytes.extend_from_slice(&payload);
+            let payload = start..request.bytes.len();
+            request.rows.push(Row { id, sum: seal::of_item(id, &request.bytes[start..]), payload });
+        }
+        store.write(&[request]).remove(0)
+    }
+
+    fn count(store: &Store) -> usize {
+        let mut items = 0;
+        let all = ItemId { epoch: u64::MAX, seq: 0 };
+        let read = store.read(all, |_, _| {
+            items += 1;
+            Ok::<(), Failure>(())
+        });
+        read.expect("it can be read");
+        items
+    }
+
+    #[test]
+    fn a_full_disk_refuses_what_does_not_fit_and_goes_on() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let connection = file::open(dir.path()).expect("a file");
+        connection.pragma_update(None, "max_page_count", 100).expect("a limit");
+        let path = file::path(dir.path());
+        let ledger = file::check(&connection, &path).expect("it is new");
+        let mut store =
+            Store::begin(connection, path, Durability::PowerLoss, ledger).expect("a run");
+
+        append(&mut store, 0..80, 3000).expect("there is room");
+        let failure = append(&mut store, 80..160, 3000).expect_err("there is none");
+        assert_eq!((failure.kind, failure.stops), (JournalErrorKind::Full, false));
+        append(&mut store, 160..161, 10).expect("there is room for that");
+        assert_eq!(count(&store), 81);
+
+        // One that does not fit harms nobody who shares the transaction.
+        let acks = (0..80).map(|seq| ItemId { epoch: 1, seq }).collect();
+        let acks = Request { acks, ..Request::default() };
+        let large = ItemId { epoch: 1, seq: 200 };
+        let bytes = vec![1; 1 << 20];
+        let rows = vec![Row { id: large, sum: seal::of_item(large, &bytes), payload: 0..1 << 20 }];
+        let outcomes = store.write(&[Request { rows, bytes, ..Request::default() }, acks]);
+        assert_eq!(outcomes[0].as_ref().expect_err("no room").kind, JournalErrorKind::Full);
+        outcomes[1].as_ref().expect("it needs none");
+        append(&mut store, 300..380, 3000).expect("there is room again");
+        assert_eq!(count(&store), 81);
+        file::check(&store.connection, &store.path).expect("the books are right");
+    }
+}

@@ -10,19 +10,46 @@ use super::*;
 use crate::sync::raw::Thread;
 
 type Value = Arc<()>;
-type Header = Arc<()>;
+
+/// Is written when it is dropped: that races with readers that the count of references let go too
+/// early. The arc tells of blocks that are never freed.
+struct Header(UnsafeCell<()>, Arc<()>);
+
+impl Header {
+    fn new() -> Self {
+        Self(UnsafeCell::new(()), Arc::new(()))
+    }
+
+    fn read(&self) {
+        self.0.with(|_| ());
+    }
+}
+
+impl Clone for Header {
+    fn clone(&self) -> Self {
+        Self(UnsafeCell::new(()), Arc::clone(&self.1))
+    }
+}
+
+impl Drop for Header {
+    fn drop(&mut self) {
+        self.0.with_mut(|_| ());
+    }
+}
 
 fn pair() -> (Filler<Value, Header>, Claim<Value, Header>) {
-    Arena::new(Arc::new(())).pair()
+    Arena::new(Header::new()).pair()
 }
 
 fn fill(filler: Filler<Value, Header>) {
+    filler.header().read();
     let mut round = Round::new();
     round.fill(filler, Arc::new(()));
     round.finish();
 }
 
 fn holds_value(claim: Claim<Value, Header>) -> bool {
+    claim.header().read();
     matches!(claim.try_take(), Ok(Fate::Value(_)))
 }
 
@@ -62,6 +89,20 @@ fn loom_complete_against_take() {
 }
 
 #[test]
+fn loom_complete_against_poll() {
+    loom::model(|| {
+        let (filler, claim) = pair();
+        let writer = thread::spawn(move || fill(filler));
+        let waker = waker();
+        while !claim.poll(&mut Context::from_waker(&waker)) {
+            park_until(None);
+        }
+        assert!(holds_value(claim));
+        writer.join().unwrap();
+    });
+}
+
+#[test]
 fn loom_complete_against_polls_with_two_wakers() {
     loom::model(|| {
         let (filler, claim) = pair();
@@ -86,6 +127,7 @@ fn loom_complete_against_drop_of_the_claim() {
             let _ = filler.is_wanted();
             fill(filler);
         });
+        claim.header().read();
         drop(claim);
         writer.join().unwrap();
     });
@@ -176,7 +218,7 @@ fn loom_two_waiters_of_one_block() {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
     builder.check(|| {
-        let mut arena: Arena<Value, Header> = Arena::new(Arc::new(()));
+        let mut arena: Arena<Value, Header> = Arena::new(Header::new());
         let (first, first_claim) = arena.pair();
         let (second, second_claim) = arena.pair();
         let waiter = thread::spawn(move || {
@@ -202,7 +244,7 @@ fn loom_one_round_over_two_blocks() {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
     builder.check(|| {
-        let mut arena: Arena<Value, Header> = Arena::new(Arc::new(()));
+        let mut arena: Arena<Value, Header> = Arena::new(Header::new());
         let (fillers, claims): (Vec<_>, Vec<_>) = (0..=CELLS).map(|_| arena.pair()).unzip();
         let writer = thread::spawn(move || {
             let mut round = Round::new();
@@ -222,7 +264,7 @@ fn loom_one_round_over_two_blocks() {
 #[test]
 fn loom_the_last_owner_frees_the_block() {
     loom::model(|| {
-        let mut arena: Arena<Value, Header> = Arena::new(Arc::new(()));
+        let mut arena: Arena<Value, Header> = Arena::new(Header::new());
         let (filler, claim) = arena.pair();
         let writer = thread::spawn(move || fill(filler));
         let owner = thread::spawn(move || drop(arena));

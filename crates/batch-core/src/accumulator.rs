@@ -1,0 +1,596 @@
+//! The engine as a state machine: what waits, what goes next, what is counted.
+//!
+//! It holds no lock, starts no thread and reads no clock: time is an argument, and a clock that
+//! steps back stands still. Every order is one of ids, turns or keys and the random numbers come
+//! from a seed, so the same calls give the same batches and the same trace.
+//!
+//! One item goes this way: [`admit`](Accumulator::admit), [`push`](Accumulator::push); a
+//! [`Ready`] batch from [`next_ready`](Accumulator::next_ready); [`settle`](Accumulator::settle) when its end
+//! is known and before anybody is told; [`finish`](Accumulator::finish) when its batch is over,
+//! which may put it back to be sent again.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::id::{BatchId, ItemId};
+use crate::stats::{DispatchReason, PastBatch, Stats};
+
+mod again;
+mod books;
+mod entry;
+mod eras;
+mod event;
+mod fairness;
+mod lane;
+mod lanes;
+mod parcel;
+mod policy;
+mod pool;
+mod reruns;
+mod retry;
+#[cfg(test)]
+mod tests;
+mod timers;
+
+use books::{Books, between, count};
+pub(crate) use entry::{Again, End, Entry, Mark};
+pub(crate) use eras::EraId;
+use eras::Eras;
+pub(crate) use event::Event;
+use fairness::Turns;
+pub(crate) use lane::LaneId;
+use lane::{Gate, Head, Taken};
+use lanes::Lanes;
+pub(crate) use policy::{Dispatch, NEVER, Order, Policy, Refused, RetryPolicy, Time};
+use pool::Pool;
+use retry::Retries;
+use timers::{Alarm, Timers};
+
+/// Groups items of type `I` by keys of type `K`; `S` is what the engine keeps with an item.
+#[derive(Debug)]
+pub(crate) struct Accumulator<K, I, S> {
+    policy: Policy,
+    /// The latest time that a caller told.
+    now: Time,
+    lanes: Lanes<K, I, S>,
+    /// Holds exactly the lanes whose next batch may go.
+    turns: Turns,
+    /// Holds exactly the lanes whose next batch would go, did it not wait for more items.
+    lingering: BTreeSet<LaneId>,
+    /// Holds for each lane when its next batch may go or its next item expires, and for each batch
+    /// in flight its next deadline.
+    timers: Timers,
+    flights: BTreeMap<BatchId, Flight<K>>,
+    retries: Retries,
+    eras: Eras,
+    books: Books<K>,
+    pool: Pool<I, S>,
+    /// The number of batches sent, and so the id of the next.
+    sent: u64,
+    last_dispatch: Time,
+    /// Somebody waits for room: nothing lingers.
+    pressed: bool,
+    closed: bool,
+    /// The item over which the processor ended everything: nothing is sent any more.
+    halted: Option<ItemId>,
+    trace: Option<Vec<Event>>,
+}
+
+/// A batch that the processor has.
+#[derive(Debug)]
+struct Flight<K> {
+    lane: LaneId,
+    /// Items that are neither final nor put back.
+    open: usize,
+    /// Items that are final, but whose callers may not be told yet.
+    untold: usize,
+    /// The era of all its items: a flush seals what is open, so no batch has items of two.
+    era: EraId,
+    /// When its alarm is due.
+    alarm: Time,
+    sent: Time,
+    past: PastBatch<K>,
+}
+
+/// Items with what is known of each.
+pub(crate) type Parted<I, S> = Vec<(I, Entry<S>)>;
+
+/// What time has done.
+#[derive(Debug)]
+pub(crate) enum Due<I, S> {
+    /// The deadline of these items came before they were sent; they are counted and to be told.
+    Expired(Parted<I, S>),
+    /// A deadline of this batch in flight has come: settle what is over as [`End::TimedOut`], and
+    /// [`rearm`](Accumulator::rearm) the batch for the next.
+    Overdue(BatchId),
+}
+
+/// How far the end of a batch is.
+#[derive(Debug)]
+pub(crate) enum Finished<I, S> {
+    /// The batch is over; it was in flight for so many nanoseconds.
+    Over { in_flight: u64 },
+    /// These items are not sent again and are counted as failed. So that nothing overtakes them
+    /// the batch stays in flight: tell them, then finish it with nothing more to put back.
+    Denied(Parted<I, S>),
+}
+
+/// A batch for the processor.
+#[derive(Debug)]
+pub(crate) struct Ready<K, I, S> {
+    pub(crate) batch: BatchId,
+    pub(crate) lane: LaneId,
+    pub(crate) key: K,
+    pub(crate) items: Vec<I>,
+    /// One for each item, at the same place.
+    pub(crate) entries: Vec<Entry<S>>,
+    pub(crate) reason: DispatchReason,
+    /// How long its oldest item waited, in nanoseconds; for a rerun since it was put back.
+    pub(crate) queued: u64,
+    /// The first deadline of its items.
+    pub(crate) deadline: Time,
+}
+
+impl<K: Ord + Clone, I, S> Accumulator<K, I, S> {
+    pub(crate) fn new(policy: Policy) -> Self {
+        Self {
+            now: 0,
+            lanes: Lanes::new(),
+            turns: Turns::default(),
+            lingering: BTreeSet::new(),
+            timers: Timers::default(),
+            flights: BTreeMap::new(),
+            retries: Retries::new(policy.retry, policy.seed),
+            eras: Eras::new(),
+            books: Books::new(policy.history),
+            pool: Pool::new(),
+            sent: 0,
+            last_dispatch: 0,
+            pressed: false,
+            closed: false,
+            halted: None,
+            trace: None,
+            policy,
+        }
+    }
+
+    /// Says whether an item of this weight may be pushed, or room be reserved for it.
+    pub(crate) fn admit(&self, weight: u64) -> Result<(), Refused> {
+        let max = self.policy.max_weight.min(self.policy.capacity_weight);
+        match self.halted {
+            Some(item) => Err(Refused::Fatal(item)),
+            None if self.closed => Err(Refused::Closed),
+            None if weight > max => Err(Refused::TooHeavy { max }),
+            None if !self.has_room(weight) => Err(Refused::Full),
+            None => Ok(()),
+        }
+    }
+
+    /// Says whether the bound leaves room for one more item of this weight.
+    pub(crate) fn has_room(&self, weight: u64) -> bool {
+        self.books.has_room(weight, &self.policy)
+    }
+
+    /// Keeps room for an admitted item that is not pushed yet; it is not an accepted one.
+    pub(crate) fn reserve(&mut self, weight: u64) {
+        self.books.reserve(weight);
+    }
+
+    /// Gives back the room kept for an item, right before it is pushed or when it never will be.
+    pub(crate) fn release(&mut self, weight: u64) {
+        self.books.release(weight);
+    }
+
+    /// Accepts an item that was admitted. Ids ascend from push to push.
+    ///
+    /// Returns its lane, which makes [`cancel`](Self::cancel) quick. Into a batch that has room it
+    /// costs two comparisons, and allocates only where the buffers of the batch grow.
+    pub(crate) fn push(
+        &mut self,
+        now: Time,
+        key: K,
+        id: ItemId,
+        weight: u64,
+        item: I,
+        slot: S,
+    ) -> LaneId {
+        let now = self.at(now);
+        let deadline = self.policy.delivery_timeout.map_or(NEVER, |t| now.saturating_add(t));
+        let mark = Mark { era: self.eras.enter(), weight };
+        let entry = Entry { id, mark, accepted: now, deadline, attempt: 1, retries: 0, slot };
+        self.books.accept(weight);
+        let (lane, place) = self.lanes.enter(key);
+        if let Some(trace) = &mut self.trace {
+            trace.push(Event::Admitted { id, lane });
+        }
+        if place.push(item, entry, &self.policy, &mut self.pool) {
+            self.place(lane);
+        }
+        lane
+    }
+
+    /// Lets time pass: returns one thing that it does, to be asked until there is none.
+    pub(crate) fn tick(&mut self, now: Time) -> Option<Due<I, S>> {
+        let now = self.at(now);
+        while let Some(alarm) = self.timers.due(now) {
+            match alarm {
+                Alarm::Batch(batch) => {
+                    self.rearm(batch, NEVER);
+                    self.note(|| Event::Overdue { batch });
+                    return Some(Due::Overdue(batch));
+                }
+                Alarm::Lane(lane) => {
+                    let expired = self.expire(lane);
+                    if !expired.is_empty() {
+                        return Some(Due::Expired(expired));
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// Returns when time does something next.
+    pub(crate) fn next_timer(&self) -> Option<Time> {
+        self.timers.next()
+    }
+
+    /// Takes the next batch that may go by the time told last.
+    ///
+    /// There is none before [`tick`](Self::tick) has done all that is due: no item is sent whose
+    /// deadline has come.
+    pub(crate) fn next_ready(&mut self) -> Option<Ready<K, I, S>> {
+        if self.timers.due(self.now).is_some() {
+            return None;
+        }
+        self.next_lane().map(|lane| self.send(lane))
+    }
+
+    /// Says whether a batch may go, as far as time was told.
+    pub(crate) fn has_ready(&self) -> bool {
+        self.next_lane().is_some()
+    }
+
+    /// Lends the entries of the batch that goes next.
+    pub(crate) fn upcoming(&self) -> Option<&[Entry<S>]> {
+        let parcel = self.lanes.get(self.next_lane()?)?.peek(self.now)?;
+        Some(&parcel.entries)
+    }
+
+    /// Counts items of a batch in flight that are final; to be called before anybody is told.
+    pub(crate) fn settle(
+        &mut self,
+        now: Time,
+        batch: BatchId,
+        ends: impl IntoIterator<Item = (Mark, End)>,
+    ) {
+        let now = self.at(now);
+        let flight = self.flights.get_mut(&batch).expect("a batch is listed until it is finished");
+        let had_completed = flight.past.completed > 0;
+        let mut finals = 0;
+        for (mark, end) in ends {
+            self.books.end(mark.weight, end, &mut flight.past);
+            finals += 1;
+        }
+        flight.open -= finals;
+        flight.untold += finals;
+        if flight.past.completed > 0 && !had_completed {
+            self.retries.earn();
+        }
+        if flight.open == 0 && finals > 0 {
+            flight.past.in_flight = between(flight.sent, now);
+            self.books.remember(&flight.past);
+        }
+        self.note(|| Event::Settled { batch, items: finals });
+    }
+
+    /// Notes that the callers of so many settled items of a batch are told.
+    ///
+    /// Only a batch that goes on needs it, so that a flush need not wait for the rest of it:
+    /// [`finish`](Self::finish) means that all are told.
+    pub(crate) fn delivered(&mut self, batch: BatchId, items: usize) {
+        let flight = self.flights.get_mut(&batch).expect("a batch is listed until it is finished");
+        let told = items.min(flight.untold);
+        flight.untold -= told;
+        self.eras.leave(flight.era, told);
+    }
+
+    /// Sets the next deadline of a batch in flight; [`NEVER`] for none.
+    pub(crate) fn rearm(&mut self, batch: BatchId, deadline: Time) {
+        let flight = self.flights.get_mut(&batch).expect("a batch is listed until it is finished");
+        self.timers.set(Alarm::Batch(batch), &mut flight.alarm, deadline);
+    }
+
+    /// Ends a batch whose items are all settled and told, but for those in `again`, and lets the
+    /// next one of its key go.
+    pub(crate) fn finish(
+        &mut self,
+        now: Time,
+        batch: BatchId,
+        again: Vec<(I, Entry<S>, Again)>,
+    ) -> Finished<I, S> {
+        let now = self.at(now);
+        self.delivered(batch, usize::MAX);
+        if !again.is_empty() {
+            let denied = self.send_again(batch, again);
+            if !denied.is_empty() {
+                let ends = denied.iter().map(|(_, entry)| (entry.mark, End::Failed));
+                self.settle(now, batch, ends);
+                return Finished::Denied(denied);
+            }
+        }
+        self.rearm(batch, NEVER);
+        let flight = self.flights.remove(&batch).expect("the batch was just listed");
+        debug_assert_eq!(flight.open, 0, "items of batch {batch} are neither final nor put back");
+        let lane = self.lanes.get_mut(flight.lane).expect("a lane stays while it is in flight");
+        lane.in_flight -= 1;
+        self.place(flight.lane);
+        self.note(|| Event::Finished { batch });
+        Finished::Over { in_flight: now - flight.sent }
+    }
+
+    /// Takes out an item that waits; `None` if it is in flight or final.
+    ///
+    /// Costs the logarithm of the number of waiting batches and the length of one, if `lane` is
+    /// told; else so much for each key.
+    pub(crate) fn cancel(
+        &mut self,
+        now: Time,
+        id: ItemId,
+        lane: Option<LaneId>,
+    ) -> Option<(I, Entry<S>)> {
+        self.at(now);
+        let lanes = lane.map_or_else(|| self.lanes.ids(), |lane| vec![lane]);
+        let cancel = |lane| Some((lane, self.lanes.get_mut(lane)?.cancel(id)?));
+        let (lane, cancelled) = lanes.into_iter().find_map(cancel)?;
+        self.books.stats.cancelled += 1;
+        self.leave_queue(&cancelled.1);
+        self.place(lane);
+        self.note(|| Event::Cancelled { id });
+        Some(cancelled)
+    }
+
+    /// Asks for everything accepted so far; returns the era that is done once all of it is final,
+    /// or `None` if it is.
+    pub(crate) fn flush(&mut self, now: Time) -> Option<EraId> {
+        self.at(now);
+        let era = self.eras.turn();
+        self.end_lingers();
+        self.note(|| Event::Flushed { era });
+        era
+    }
+
+    /// Tells of the next era that is done; each once, in their order.
+    pub(crate) fn next_done_era(&mut self) -> Option<EraId> {
+        let era = self.eras.next_done()?;
+        self.note(|| Event::EraDone { era });
+        Some(era)
+    }
+
+    /// While somebody waits for room nothing lingers, as no batch could take more.
+    pub(crate) fn set_pressed(&mut self, pressed: bool) {
+        self.pressed = pressed;
+        if pressed {
+            self.end_lingers();
+        }
+    }
+
+    /// Admits nothing any more, and sends what waits without linger.
+    pub(crate) fn close(&mut self) {
+        self.closed = true;
+        self.end_lingers();
+        self.note(|| Event::Closed);
+    }
+
+    /// Admits and sends nothing any more, over this item; only the first is remembered.
+    pub(crate) fn halt(&mut self, over: ItemId) {
+        self.halted.get_or_insert(over);
+        self.note(|| Event::Halted { over });
+    }
+
+    /// Takes out everything that waits, the oldest id first; it is counted as handed back.
+    pub(crate) fn drain(&mut self) -> Parted<I, S> {
+        let mut drained = Vec::new();
+        for id in self.lanes.ids() {
+            let lane = self.lanes.get_mut(id).expect("the lane was just listed");
+            lane.drain(&mut drained);
+            self.place(id);
+        }
+        drained.sort_by_key(|(_, entry)| entry.id);
+        for (_, entry) in &drained {
+            self.leave_queue(entry);
+        }
+        self.books.stats.handed_back += count(drained.len());
+        self.note(|| Event::Drained { ids: drained.iter().map(|(_, entry)| entry.id).collect() });
+        drained
+    }
+
+    /// Keeps the empty buffers of a batch that is over.
+    pub(crate) fn recycle(&mut self, items: Vec<I>, entries: Vec<Entry<S>>) {
+        self.pool.keep(items, entries);
+    }
+
+    /// Returns the number of items that wait, for the first time or again.
+    pub(crate) fn queued(&self) -> u64 {
+        self.books.stats.queued
+    }
+
+    /// Says whether items are admitted no more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed || self.halted.is_some()
+    }
+
+    /// Says whether nothing waits, is in flight or has room reserved.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.flights.is_empty() && self.books.is_idle()
+    }
+
+    pub(crate) fn stats(&self) -> &Stats {
+        &self.books.stats
+    }
+
+    /// Counts a submit that was refused.
+    pub(crate) fn note_refused(&mut self) {
+        self.books.stats.refused += 1;
+    }
+
+    /// Counts a result that came after its item was final.
+    pub(crate) fn note_late(&mut self) {
+        self.books.stats.late += 1;
+    }
+
+    /// Returns when the oldest of the waiting items was accepted; looks at every key.
+    pub(crate) fn oldest(&self) -> Option<Time> {
+        self.lanes.iter().filter_map(lane::Lane::oldest).min()
+    }
+
+    /// Returns when a batch was sent last; 0 if none was.
+    pub(crate) fn last_dispatch(&self) -> Time {
+        self.last_dispatch
+    }
+
+    /// Lends the past batches, the oldest first.
+    pub(crate) fn history(&self) -> impl ExactSizeIterator<Item = &PastBatch<K>> {
+        self.books.history.iter()
+    }
+
+    /// Begins to note every step.
+    pub(crate) fn start_trace(&mut self) {
+        self.trace.get_or_insert_default();
+    }
+
+    /// Takes the steps noted since the last call.
+    pub(crate) fn take_trace(&mut self) -> Vec<Event> {
+        self.trace.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Takes in what time it is. It never goes back, and never is [`NEVER`].
+    fn at(&mut self, now: Time) -> Time {
+        self.now = self.now.max(now.min(NEVER - 1));
+        self.now
+    }
+
+    fn note(&mut self, event: impl FnOnce() -> Event) {
+        if let Some(trace) = &mut self.trace {
+            trace.push(event());
+        }
+    }
+
+    fn gate(&self) -> Gate {
+        Gate {
+            now: self.now,
+            dispatch: self.policy.dispatch,
+            order: self.policy.order,
+            era: self.eras.current(),
+            pressed: self.pressed,
+            closed: self.closed,
+        }
+    }
+
+    fn next_lane(&self) -> Option<LaneId> {
+        let may_send = self.halted.is_none() && self.flights.len() < self.policy.max_in_flight;
+        self.turns.first().filter(|_| may_send)
+    }
+
+    /// Takes the next batch of a lane and enters it in the books.
+    fn send(&mut self, id: LaneId) -> Ready<K, I, S> {
+        let (now, gate) = (self.now, self.gate());
+        let lane = self.lanes.get_mut(id).expect("a lane that is ready is listed");
+        let Taken { parcel, reason, since } = lane.take(&gate);
+        self.turns.charge(id, &mut lane.share, parcel.weight);
+        lane.in_flight += 1;
+        let batch = BatchId(self.sent);
+        self.sent += 1;
+        self.last_dispatch = now;
+        self.books.send(parcel.len(), reason);
+        let past = PastBatch {
+            id: batch,
+            key: lane.key.clone(),
+            items: parcel.len(),
+            completed: 0,
+            failed: 0,
+            expired: 0,
+            cancelled: 0,
+            again: 0,
+            reason,
+            queued: between(since, now),
+            in_flight: between(now, now),
+        };
+        let (key, deadline) = (lane.key.clone(), parcel.deadline());
+        let (open, era) = (parcel.len(), parcel.entries[0].mark.era);
+        let flight = Flight { lane: id, open, untold: 0, era, alarm: NEVER, sent: now, past };
+        self.flights.insert(batch, flight);
+        self.rearm(batch, deadline);
+        self.place(id);
+        self.note(|| Event::Dispatched { batch, lane: id, reason, ids: parcel.ids() });
+        Ready {
+            batch,
+            lane: id,
+            key,
+            items: parcel.items,
+            entries: parcel.entries,
+            reason,
+            queued: now - since,
+            deadline,
+        }
+    }
+
+    /// Takes the items of a lane out whose deadline has come.
+    fn expire(&mut self, id: LaneId) -> Parted<I, S> {
+        let lane = self.lanes.get_mut(id).expect("a lane with an alarm is listed");
+        let expired = lane.expire(self.now);
+        for (_, entry) in &expired {
+            self.leave_queue(entry);
+        }
+        self.books.stats.expired += count(expired.len());
+        self.place(id);
+        if !expired.is_empty() {
+            let ids = || expired.iter().map(|(_, entry)| entry.id).collect();
+            self.note(|| Event::Expired { lane: id, ids: ids() });
+        }
+        expired
+    }
+
+    /// Counts a waiting item that is final; the caller says how.
+    fn leave_queue(&mut self, entry: &Entry<S>) {
+        self.books.leave_queue(entry.mark.weight);
+        self.eras.leave(entry.mark.era, 1);
+    }
+
+    /// Lets go what waits only for more items.
+    fn end_lingers(&mut self) {
+        for id in std::mem::take(&mut self.lingering) {
+            let lane = self.lanes.get_mut(id).expect("a lane that lingers is listed");
+            lane.lingers = false;
+            self.place(id);
+        }
+    }
+
+    /// Lists a lane where it belongs after a change, and forgets one without work.
+    fn place(&mut self, id: LaneId) {
+        let gate = self.gate();
+        let Some(lane) = self.lanes.get_mut(id) else { return };
+        let (until, lingers) = match lane.head(&gate) {
+            Head::Goes { weight } => {
+                self.turns.join(id, &mut lane.share, weight);
+                (NEVER, false)
+            }
+            Head::Waits { until, lingers } => {
+                self.turns.leave(id, &mut lane.share);
+                (until, lingers)
+            }
+        };
+        if lane.lingers != lingers {
+            lane.lingers = lingers;
+            if lingers {
+                self.lingering.insert(id);
+            } else {
+                self.lingering.remove(&id);
+            }
+        }
+        let until = until.min(lane.deadline());
+        self.timers.set(Alarm::Lane(id), &mut lane.alarm, until);
+        if lane.is_empty() && lane.in_flight == 0 {
+            self.lanes.remove(id);
+        }
+    }
+}

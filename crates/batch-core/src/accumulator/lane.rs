@@ -1,0 +1,244 @@
+//! The waiting items of one key.
+
+use std::collections::VecDeque;
+
+use super::entry::Entry;
+use super::eras::EraId;
+use super::fairness::Share;
+use super::parcel::Parcel;
+use super::policy::{Dispatch, NEVER, Order, Policy, Time};
+use super::pool::Pool;
+use super::reruns::Reruns;
+use crate::id::ItemId;
+use crate::stats::DispatchReason;
+
+/// Names a lane for as long as its key has work; never given out twice.
+pub(crate) type LaneId = u64;
+
+/// What decides, besides a lane itself, whether it may send.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Gate {
+    pub(super) now: Time,
+    pub(super) dispatch: Dispatch,
+    pub(super) order: Order,
+    pub(super) era: EraId,
+    /// Somebody waits for room: nothing lingers.
+    pub(super) pressed: bool,
+    pub(super) closed: bool,
+}
+
+/// What a lane can do now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Head {
+    /// Its next batch may go, and weighs so much.
+    Goes { weight: u64 },
+    /// Nothing goes before `until`; `lingers` says that a flush would change that.
+    Waits { until: Time, lingers: bool },
+}
+
+/// A batch taken from a lane.
+#[derive(Debug)]
+pub(super) struct Taken<I, S> {
+    pub(super) parcel: Parcel<I, S>,
+    pub(super) reason: DispatchReason,
+    /// When its oldest item was accepted, or it was put back.
+    pub(super) since: Time,
+}
+
+/// A batch that was never sent.
+#[derive(Debug)]
+struct Fresh<I, S> {
+    parcel: Parcel<I, S>,
+    /// The era in which it was opened: a flush since then has sealed it.
+    era: EraId,
+    /// Another item would not fit, or did not.
+    full: bool,
+}
+
+/// The waiting items of one key and how many batches of it are in flight.
+#[derive(Debug)]
+pub(super) struct Lane<K, I, S> {
+    pub(super) key: K,
+    /// Batches never sent, in order of acceptance; only the last may take more.
+    fresh: VecDeque<Fresh<I, S>>,
+    /// Batches to be sent again, before any of `fresh`.
+    pub(super) reruns: Reruns<I, S>,
+    pub(super) in_flight: usize,
+    pub(super) share: Share,
+    /// The lane is listed as one that a flush would let go.
+    pub(super) lingers: bool,
+    /// When its alarm is due.
+    pub(super) alarm: Time,
+}
+
+impl<K, I, S> Lane<K, I, S> {
+    pub(super) fn new(key: K) -> Self {
+        Self {
+            key,
+            fresh: VecDeque::new(),
+            reruns: Reruns::new(),
+            in_flight: 0,
+            share: Share::default(),
+            lingers: false,
+            alarm: NEVER,
+        }
+    }
+
+    /// Says whether nothing waits; a lane of which nothing is in flight either can be forgotten.
+    pub(super) fn is_empty(&self) -> bool {
+        self.fresh.is_empty() && self.reruns.is_empty()
+    }
+
+    /// Adds an item to the last batch, or to a new one. Says whether a batch began or was sealed:
+    /// otherwise what the lane can do is as before.
+    pub(super) fn push(
+        &mut self,
+        item: I,
+        entry: Entry<S>,
+        policy: &Policy,
+        pool: &mut Pool<I, S>,
+    ) -> bool {
+        let (era, weight) = (entry.mark.era, entry.mark.weight);
+        let mut changed = false;
+        let open = match self.fresh.back_mut() {
+            Some(last) if last.takes(era, weight, policy.max_weight) => last,
+            last => {
+                if let Some(last) = last {
+                    last.full |= last.era == era;
+                }
+                changed = true;
+                let parcel = Parcel::new(pool.take());
+                self.fresh.push_back(Fresh { parcel, era, full: false });
+                self.fresh.back_mut().expect("a batch was just added")
+            }
+        };
+        open.parcel.push(item, entry);
+        if open.parcel.len() >= policy.max_items || open.parcel.weight >= policy.max_weight {
+            open.full = true;
+            changed = true;
+        }
+        changed
+    }
+
+    /// Returns what the lane can do.
+    pub(super) fn head(&self, gate: &Gate) -> Head {
+        if gate.order == Order::Fifo && self.in_flight > 0 {
+            return Head::Waits { until: NEVER, lingers: false };
+        }
+        let mut until = NEVER;
+        if let Some(rerun) = self.reruns.first() {
+            if rerun.due <= gate.now {
+                return Head::Goes { weight: rerun.parcel.weight };
+            }
+            until = rerun.due;
+            if gate.order == Order::Fifo {
+                return Head::Waits { until, lingers: false };
+            }
+        }
+        let Some(fresh) = self.fresh.front() else {
+            return Head::Waits { until, lingers: false };
+        };
+        let end = fresh.goes_at(gate);
+        if end <= gate.now {
+            Head::Goes { weight: fresh.parcel.weight }
+        } else {
+            Head::Waits { until: until.min(end), lingers: true }
+        }
+    }
+
+    /// Takes the batch that may go.
+    pub(super) fn take(&mut self, gate: &Gate) -> Taken<I, S> {
+        if let Some(rerun) = self.reruns.take_due(gate.now) {
+            return Taken { parcel: rerun.parcel, reason: rerun.reason, since: rerun.since };
+        }
+        let fresh = self.fresh.pop_front().expect("a lane that may go has a batch");
+        let (reason, since) = (fresh.reason(gate), fresh.parcel.oldest());
+        Taken { parcel: fresh.parcel, reason, since }
+    }
+
+    /// Returns the batch that [`take`](Self::take) would.
+    pub(super) fn peek(&self, now: Time) -> Option<&Parcel<I, S>> {
+        let rerun = self.reruns.first().filter(|rerun| rerun.due <= now);
+        let fresh = || self.fresh.front().map(|fresh| &fresh.parcel);
+        rerun.map(|rerun| &rerun.parcel).or_else(fresh)
+    }
+
+    /// Returns the first deadline of all waiting items.
+    pub(super) fn deadline(&self) -> Time {
+        let first = self.fresh.front().map_or(NEVER, |fresh| fresh.parcel.deadline());
+        first.min(self.reruns.deadline())
+    }
+
+    /// Returns when the oldest waiting item was accepted.
+    pub(super) fn oldest(&self) -> Option<Time> {
+        let fresh = self.fresh.front().map(|fresh| &fresh.parcel);
+        self.reruns.parcels().chain(fresh).map(Parcel::oldest).min()
+    }
+
+    /// Takes out the items whose deadline has come.
+    pub(super) fn expire(&mut self, now: Time) -> Vec<(I, Entry<S>)> {
+        let mut expired = Vec::new();
+        self.reruns.expire(now, &mut expired);
+        while let Some(fresh) = self.fresh.front_mut() {
+            fresh.parcel.expire(now, &mut expired);
+            if !fresh.parcel.is_empty() {
+                break;
+            }
+            self.fresh.pop_front();
+        }
+        expired
+    }
+
+    /// Takes out one item.
+    pub(super) fn cancel(&mut self, id: ItemId) -> Option<(I, Entry<S>)> {
+        let index = self.fresh.partition_point(|fresh| fresh.parcel.last_id() < id);
+        let found = self.fresh.get_mut(index).and_then(|fresh| fresh.parcel.cancel(id));
+        if found.is_none() {
+            return self.reruns.cancel(id);
+        }
+        if self.fresh[index].parcel.is_empty() {
+            self.fresh.remove(index);
+        }
+        found
+    }
+
+    /// Takes out all items.
+    pub(super) fn drain(&mut self, into: &mut Vec<(I, Entry<S>)>) {
+        let fresh = self.fresh.drain(..).map(|fresh| fresh.parcel);
+        for parcel in self.reruns.drain().chain(fresh) {
+            into.extend(parcel.items.into_iter().zip(parcel.entries));
+        }
+    }
+}
+
+impl<I, S> Fresh<I, S> {
+    fn takes(&self, era: EraId, weight: u64, max_weight: u64) -> bool {
+        !self.full && self.era == era && weight <= max_weight.saturating_sub(self.parcel.weight)
+    }
+
+    /// Returns from when on the batch may go.
+    fn goes_at(&self, gate: &Gate) -> Time {
+        if self.full || self.era < gate.era || gate.pressed || gate.closed {
+            return 0;
+        }
+        match gate.dispatch {
+            Dispatch::Natural => 0,
+            Dispatch::Linger(linger) => self.parcel.oldest().saturating_add(linger),
+            Dispatch::Full => NEVER,
+        }
+    }
+
+    /// Returns why the batch goes now.
+    fn reason(&self, gate: &Gate) -> DispatchReason {
+        let has_lingered = |linger| self.parcel.oldest().saturating_add(linger) <= gate.now;
+        match gate.dispatch {
+            _ if self.full => DispatchReason::Full,
+            _ if self.era < gate.era => DispatchReason::Flush,
+            _ if gate.closed => DispatchReason::Close,
+            Dispatch::Natural => DispatchReason::Natural,
+            Dispatch::Linger(linger) if has_lingered(linger) => DispatchReason::Linger,
+            // Somebody waits for room, so no more can come.
+            Dispatch::Linger(_) | Dispatch::Full => DispatchReason::Full,
+        }
+    }
+}

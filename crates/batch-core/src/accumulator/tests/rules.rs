@@ -1,0 +1,308 @@
+use super::*;
+
+const RETRY: Result<End, Again> = Err(Again::Retry { after: None });
+
+fn linger(ms: u64, max_items: usize) -> Policy {
+    Policy { dispatch: Dispatch::Linger(ms * MS), max_items, ..policy() }
+}
+
+/// A trickle of items must not put the linger off: it runs from the oldest.
+#[test]
+fn linger_is_not_reset_by_later_items() {
+    let mut bench = Bench::new(linger(100, 100));
+    for ms in 0..10 {
+        bench.at(ms * 10).push(0, 1);
+    }
+    assert_eq!(bench.at(99).sent(), None);
+    assert_eq!(bench.queue.next_timer(), Some(100 * MS));
+    let (_, seqs, reason) = bench.at(100).send().unwrap();
+    assert_eq!((seqs.len(), reason), (10, DispatchReason::Linger));
+}
+
+/// An item that comes after a full batch left must not inherit the time of that batch.
+#[test]
+fn linger_is_not_inherited_from_a_full_batch() {
+    let mut bench = Bench::new(linger(100, 2));
+    bench.push(0, 1);
+    bench.at(60).push(0, 1);
+    assert_eq!(bench.send().unwrap().2, DispatchReason::Full);
+    bench.complete();
+    bench.at(70).push(0, 1);
+    assert_eq!(bench.at(169).sent(), None);
+    assert_eq!(bench.at(170).sent(), Some(vec![2]));
+}
+
+#[test]
+fn linger_runs_from_the_oldest_item_that_is_left() {
+    let mut bench = Bench::new(linger(100, 10));
+    bench.push(0, 1);
+    bench.at(60).push(0, 1);
+    assert!(bench.queue.cancel(bench.now, id(0), None).is_some());
+    assert_eq!(bench.at(159).sent(), None);
+    assert_eq!(bench.at(160).sent(), Some(vec![1]));
+}
+
+#[test]
+fn an_endless_linger_waits_for_a_full_batch_or_a_flush() {
+    for dispatch in [Dispatch::Linger(u64::MAX), Dispatch::Full] {
+        let mut bench = Bench::new(Policy { dispatch, max_items: 2, ..policy() });
+        bench.push(0, 1);
+        assert_eq!(bench.at(u64::MAX / MS).sent(), None);
+        assert_eq!(bench.queue.next_timer(), None);
+        let era = bench.queue.flush(bench.now).unwrap();
+        assert_eq!(bench.send().unwrap().2, DispatchReason::Flush);
+        assert_eq!(bench.queue.next_done_era(), None);
+        bench.complete();
+        assert_eq!(bench.queue.next_done_era(), Some(era));
+        assert_eq!(bench.queue.flush(bench.now), None);
+        bench.push(0, 1);
+        bench.push(0, 1);
+        assert_eq!(bench.send().unwrap().2, DispatchReason::Full);
+    }
+}
+
+#[test]
+fn nothing_lingers_while_somebody_waits_for_room() {
+    let mut bench = Bench::new(linger(100, 10));
+    bench.push(0, 1);
+    bench.queue.set_pressed(true);
+    assert_eq!(bench.sent(), Some(vec![0]));
+    bench.push(1, 1);
+    assert_eq!(bench.sent(), Some(vec![1]));
+    bench.queue.set_pressed(false);
+    bench.push(2, 1);
+    assert_eq!(bench.sent(), None);
+}
+
+#[test]
+fn a_muted_key_holds_its_batches_and_no_others() {
+    let mut bench = Bench::new(Policy { max_items: 1, ..policy() });
+    bench.push(0, 1);
+    bench.push(0, 1);
+    bench.push(1, 1);
+    assert_eq!(bench.sent(), Some(vec![0]));
+    assert_eq!(bench.sent(), Some(vec![2]));
+    assert_eq!(bench.sent(), None);
+    bench.complete();
+    assert_eq!(bench.sent(), Some(vec![1]));
+}
+
+#[test]
+fn unordered_keys_have_many_batches_in_flight() {
+    let order = Order::Unordered;
+    let mut bench = Bench::new(Policy { max_items: 1, max_in_flight: 2, order, ..policy() });
+    for _ in 0..3 {
+        bench.push(0, 1);
+    }
+    assert_eq!([bench.sent(), bench.sent(), bench.sent()], [Some(vec![0]), Some(vec![1]), None]);
+}
+
+#[test]
+fn weight_and_items_cap_a_batch() {
+    let mut bench = Bench::new(Policy { max_items: 3, max_weight: 10, ..policy() });
+    for weight in [4, 6, 1, 9, 1, 1, 1, 1] {
+        bench.push(0, weight);
+    }
+    let mut batches = Vec::new();
+    while let Some(seqs) = bench.sent() {
+        batches.push(seqs);
+        bench.complete();
+    }
+    assert_eq!(batches, [vec![0, 1], vec![2, 3], vec![4, 5, 6], vec![7]]);
+}
+
+#[test]
+fn the_bound_counts_what_waits_runs_and_is_reserved() {
+    let mut bench = Bench::new(Policy { capacity_items: 3, capacity_weight: 10, ..policy() });
+    assert_eq!(bench.queue.admit(11), Err(Refused::TooHeavy { max: 10 }));
+    bench.push(0, 5);
+    bench.sent();
+    bench.queue.reserve(3);
+    assert_eq!(bench.queue.admit(3), Err(Refused::Full));
+    bench.push(0, 2);
+    assert_eq!(bench.queue.admit(0), Err(Refused::Full));
+    bench.queue.release(3);
+    assert_eq!(bench.queue.admit(3), Ok(()));
+    bench.complete();
+    assert_eq!(bench.queue.admit(8), Ok(()));
+    bench.queue.close();
+    assert_eq!(bench.queue.admit(1), Err(Refused::Closed));
+    bench.queue.halt(id(7));
+    assert_eq!(bench.queue.admit(1), Err(Refused::Fatal(id(7))));
+    assert_eq!(bench.sent(), None);
+}
+
+#[test]
+fn a_retried_batch_stays_at_the_head_of_its_key() {
+    let mut bench = Bench::new(policy());
+    bench.push(0, 1);
+    bench.push(0, 1);
+    bench.sent();
+    bench.push(0, 1);
+    let after = Some(50 * MS);
+    assert!(bench.end(|_| Err(Again::Retry { after })).is_empty());
+    bench.push(0, 1);
+    assert_eq!((bench.queue.queued(), bench.at(49).sent()), (4, None));
+    let (_, seqs, reason) = bench.at(50).send().unwrap();
+    assert_eq!((seqs, reason), (vec![0, 1], DispatchReason::Retry));
+    assert_eq!(bench.flying[0].1[0].1.attempt, 2);
+    bench.complete();
+    assert_eq!(bench.sent(), Some(vec![2, 3]));
+    assert_eq!((bench.queue.stats().calls, bench.queue.stats().retries), (3, 1));
+}
+
+#[test]
+fn retries_end_with_attempts_budget_and_deadline() {
+    let retry = RetryPolicy { base: 0, cap: 0, max_attempts: 3, budget: 2 };
+    let timeout = Some(100 * MS);
+    let mut bench = Bench::new(Policy { retry, delivery_timeout: timeout, ..policy() });
+    bench.push(0, 1);
+    bench.sent();
+    assert!(bench.end(|_| RETRY).is_empty());
+    bench.sent();
+    assert!(bench.end(|_| RETRY).is_empty());
+    bench.sent();
+    assert_eq!(bench.end(|_| RETRY), [0], "three attempts");
+    bench.push(0, 1);
+    bench.sent();
+    assert_eq!(bench.end(|_| RETRY), [1], "no budget");
+    for _ in 0..5 {
+        bench.push(0, 1);
+        bench.sent();
+        bench.complete();
+    }
+    bench.push(0, 1);
+    bench.sent();
+    assert!(bench.end(|_| RETRY).is_empty(), "five calls gave one back");
+    bench.sent();
+    bench.complete();
+    for _ in 0..5 {
+        bench.push(0, 1);
+        bench.sent();
+        bench.complete();
+    }
+    let seq = bench.push(0, 1);
+    bench.sent();
+    let after = Some(100 * MS);
+    assert_eq!(bench.end(|_| Err(Again::Retry { after })), [seq], "at its deadline");
+    assert!(bench.queue.is_idle());
+}
+
+#[test]
+fn a_denied_item_holds_its_key_until_it_is_told() {
+    let retry = RetryPolicy { max_attempts: 1, ..policy().retry };
+    let mut bench = Bench::new(Policy { retry, ..policy() });
+    bench.push(0, 1);
+    let (batch, _, _) = bench.send().unwrap();
+    bench.push(0, 1);
+    let era = bench.queue.flush(0).unwrap();
+    let again = bench.flying.remove(0).1.into_iter().map(|(i, e)| (i, e, Again::Split)).collect();
+    let Finished::Denied(denied) = bench.queue.finish(0, batch, again) else {
+        panic!("it was alone");
+    };
+    assert_eq!((denied.len(), bench.queue.stats().failed), (1, 1));
+    assert_eq!((bench.sent(), bench.queue.next_done_era()), (None, None));
+    bench.queue.finish(0, batch, Vec::new());
+    assert_eq!(bench.sent(), Some(vec![1]));
+    bench.complete();
+    assert_eq!(bench.queue.next_done_era(), Some(era));
+}
+
+/// The halves of a batch go at once and in order, and a lone bad item ends.
+#[test]
+fn one_bad_item_costs_a_bounded_number_of_calls() {
+    for len in 1..=130_u64 {
+        for bad in 0..len {
+            let mut bench = Bench::new(Policy { max_items: 200, ..policy() });
+            for _ in 0..len {
+                bench.push(0, 1);
+            }
+            let mut denied = Vec::new();
+            while let Some(seqs) = bench.sent() {
+                let is_bad = seqs.contains(&bad);
+                denied.extend(
+                    bench.end(|_| if is_bad { Err(Again::Split) } else { Ok(End::Completed) }),
+                );
+            }
+            assert_eq!(denied, [bad]);
+            let depth = u64::from(len.next_power_of_two().ilog2());
+            let stats = bench.queue.stats();
+            assert!(stats.calls <= 1 + 2 * depth, "{len} items: {} calls", stats.calls);
+            assert_eq!((stats.completed, stats.splits), (len - 1, stats.calls - 1));
+        }
+    }
+}
+
+#[test]
+fn items_expire_before_they_are_sent_and_batches_are_overdue() {
+    let mut bench =
+        Bench::new(Policy { max_items: 2, delivery_timeout: Some(10 * MS), ..policy() });
+    bench.push(0, 1);
+    bench.at(1).push(0, 1);
+    bench.push(0, 1);
+    let (batch, _, _) = bench.send().unwrap();
+    assert_eq!(bench.queue.next_timer(), Some(10 * MS));
+    assert_eq!(bench.at(10).tick(), (vec![], vec![batch]));
+    assert_eq!(bench.queue.next_timer(), Some(11 * MS));
+    let mark = bench.flying[0].1[0].1.mark;
+    bench.queue.settle(bench.now, batch, [(mark, End::TimedOut)]);
+    bench.queue.rearm(batch, 11 * MS);
+    assert_eq!(bench.at(11).tick(), (vec![2], vec![batch]));
+    assert_eq!((bench.queue.stats().expired, bench.queue.queued()), (2, 0));
+    bench.check();
+}
+
+#[test]
+fn a_flush_does_not_wait_for_a_batch_whose_items_are_told() {
+    let mut bench = Bench::new(policy());
+    bench.push(0, 1);
+    bench.push(0, 1);
+    let (batch, _, _) = bench.send().unwrap();
+    let era = bench.queue.flush(0).unwrap();
+    assert_eq!(bench.queue.flush(0), Some(era), "nothing came between the two");
+    let mark = bench.flying[0].1[0].1.mark;
+    bench.queue.settle(0, batch, [(mark, End::TimedOut), (mark, End::TimedOut)]);
+    assert_eq!(bench.queue.next_done_era(), None, "nobody is told yet");
+    bench.queue.delivered(batch, 2);
+    assert_eq!(bench.queue.next_done_era(), Some(era));
+    assert!(!bench.queue.is_idle(), "the processor has the batch still");
+    bench.queue.finish(0, batch, Vec::new());
+    assert!(bench.queue.is_idle());
+    assert_eq!(bench.queue.history().next().unwrap().expired, 2);
+}
+
+#[test]
+fn what_waits_is_drained_in_order_of_acceptance() {
+    let mut bench = Bench::new(Policy { max_items: 1, ..policy() });
+    for key in [3, 1, 2, 1, 3] {
+        bench.push(key, 1);
+    }
+    bench.sent();
+    let drained: Vec<_> = bench.queue.drain().iter().map(|(_, entry)| entry.id.seq).collect();
+    assert_eq!(drained, [1, 2, 3, 4]);
+    bench.complete();
+    assert_eq!((bench.queue.stats().handed_back, bench.queue.is_idle()), (4, true));
+    assert_eq!(bench.queue.lanes.len(), (0, 0));
+}
+
+/// One key sends batches of 100, the other of 1: both get the same weight, and neither has to
+/// wait for more than a turn.
+#[test]
+fn keys_share_by_weight() {
+    let mut bench = Bench::new(Policy { max_items: 1, max_in_flight: 1, ..policy() });
+    let weights = [1, 100];
+    let mut sent = [0; 2];
+    for (key, weight) in [0, 1, 0, 1].into_iter().zip([1, 100, 1, 100]) {
+        bench.push(key, weight);
+    }
+    for _ in 0..8_080 {
+        bench.sent().unwrap();
+        let weight = bench.flying[0].1[0].0;
+        let key = usize::from(weight == 100);
+        sent[key] += weight;
+        bench.push(u8::from(weight == 100), weights[key]);
+        bench.complete();
+        assert!(u64::abs_diff(sent[0], sent[1]) <= 200, "{sent:?}");
+    }
+    assert!(sent[0] >= 7_000);
+}

@@ -298,6 +298,7 @@ impl<T, H> Claim<T, H> {
     }
 
     /// Takes what is there, or gives the claim back.
+    #[inline]
     pub(crate) fn try_take(self) -> Result<Fate<T>, Self> {
         let state = self.0.state();
         if state & DONE == 0 {

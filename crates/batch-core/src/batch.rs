@@ -2,97 +2,42 @@
 
 use std::fmt;
 use std::mem;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::block::SharedBlock;
+use crate::accumulator::Entry;
 use crate::current;
-use crate::error::{BatchError, Outcome};
+use crate::error::BatchError;
 use crate::id::{BatchId, ItemId};
-use crate::sync::{Arc, Mutex, Weak, lock};
-
-/// What a batch tells its engine.
-pub(crate) trait Ledger: Send + Sync {
-    /// Counts items of a batch that are final now, before anybody learns of them.
-    fn settle(&self, batch: BatchId, round: Settled);
-    /// Notes that the tickets of a counted round have their results; after the last one the next
-    /// batch of the key may go.
-    fn delivered(&self, batch: BatchId);
-}
-
-/// How many items of one round came to which end.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Settled {
-    pub(crate) completed: usize,
-    pub(crate) failed: usize,
-}
+use crate::rounds::{Ledger, Shared};
+use crate::seat::{Seat, Verdict};
+use crate::sync::{Arc, Weak};
 
 /// Owns the items of one batch and lends them; each has a slot to resolve.
 ///
 /// A batch may be kept, shared between threads and resolved hours later. Results are delivered
 /// when the last slot is resolved, when [`publish`](Self::publish) is called, and when the batch is
-/// dropped; slots that are unresolved then get [`BatchError::Unresolved`]. It holds its batcher
-/// weakly, so a processor may keep batches in itself.
+/// dropped; slots that are unresolved then get [`BatchError::Unresolved`]. Items that are to be
+/// tried again go back to the queue when it is dropped. It holds its batcher weakly, so a processor
+/// may keep batches in itself.
 pub struct Batch<I, O, E> {
     items: Vec<I>,
-    shared: Arc<Shared<O, E>>,
-}
-
-/// The part of a batch that outlives a panicking processor, to be resolved with its message.
-pub(crate) struct Shared<O, E> {
-    id: BatchId,
-    ids: Vec<ItemId>,
-    block: SharedBlock<O, E>,
-    ledger: Weak<dyn Ledger>,
-    engine: usize,
-    slots: Mutex<Slots<O, E>>,
-    /// The batch was dropped by its panicking processor and waits for the message.
-    abandoned: AtomicBool,
-}
-
-/// Results with the places of their items.
-type Round<O, E> = Vec<(usize, Outcome<O, E>)>;
-
-struct Slots<O, E> {
-    states: Vec<SlotState<O, E>>,
-    /// Slots that are not resolved.
-    open: usize,
-}
-
-enum SlotState<O, E> {
-    Open,
-    Resolved(Outcome<O, E>),
-    Published,
+    shared: Arc<Shared<I, O, E>>,
 }
 
 impl<I, O, E> Batch<I, O, E> {
     pub(crate) fn new(
         id: BatchId,
         items: Vec<I>,
-        ids: Vec<ItemId>,
-        block: SharedBlock<O, E>,
-        ledger: Weak<dyn Ledger>,
+        entries: Vec<Entry<Seat<O, E>>>,
+        ledger: Weak<dyn Ledger<I, O, E>>,
         engine: usize,
     ) -> Self {
-        let open = items.len();
-        let states = items.iter().map(|_| SlotState::Open).collect();
-        let slots = Mutex::new(Slots { states, open });
-        Self {
-            items,
-            shared: Arc::new(Shared {
-                id,
-                ids,
-                block,
-                ledger,
-                engine,
-                slots,
-                abandoned: AtomicBool::new(false),
-            }),
-        }
+        let shared = Shared::new(id, entries, ledger, engine);
+        Self { items, shared: Arc::new(shared) }
     }
 
     /// Returns the id of the batch.
     pub fn id(&self) -> BatchId {
-        self.shared.id
+        self.shared.id()
     }
 
     /// Returns the number of items; never 0.
@@ -130,17 +75,31 @@ impl<I, O, E> Batch<I, O, E> {
     /// [`BatchError::WrongCount`]. Slots that are resolved already keep their result.
     pub fn resolve_all(&self, results: Vec<Result<O, E>>) {
         let (expected, got) = (self.len(), results.len());
-        if expected == got {
-            self.shared.fill(results.into_iter().map(|r| r.map_err(failed)).enumerate());
+        if expected != got {
+            let wrong = || Verdict::Final(Err(BatchError::WrongCount { expected, got }));
+            self.shared.judge_open(wrong);
+        } else if results.iter().all(Result::is_ok) {
+            let outputs = results.into_iter().filter_map(Result::ok);
+            self.shared.judge(outputs.map(|output| Verdict::Final(Ok(output))).enumerate());
         } else {
-            self.shared.fill_open(|| Err(BatchError::WrongCount { expected, got }));
+            // The processor is asked about its errors before any lock is taken.
+            let judge = |(index, result)| (index, self.shared.verdict(index, result));
+            let verdicts: Vec<_> = results.into_iter().enumerate().map(judge).collect();
+            self.shared.judge(verdicts.into_iter());
         }
     }
 
     /// Fails every open slot with one error that they share.
+    ///
+    /// The processor's [`classify`](crate::BatchProcessor::classify) decides, once for all of them,
+    /// whether they are tried again.
     pub fn fail_all(&self, error: E) {
         let error = Arc::new(error);
-        self.shared.fill_open(|| Err(BatchError::Failed(Arc::clone(&error))));
+        let again = self.shared.classify(self.shared.first_open(), &error);
+        self.shared.judge_open(|| match again {
+            None => Verdict::Final(Err(BatchError::Failed(Arc::clone(&error)))),
+            Some(again) => Verdict::Again(Arc::clone(&error), again),
+        });
     }
 
     /// Delivers what is resolved so far; the other slots stay open.
@@ -148,130 +107,42 @@ impl<I, O, E> Batch<I, O, E> {
         self.shared.publish();
     }
 
+    /// Ends the batch early: gives back the items that are not resolved; their tickets say
+    /// [`Cancelled`](BatchError::Cancelled).
+    pub fn withdraw(mut self) -> Vec<(ItemId, I)> {
+        self.shared.judge_open(|| Verdict::Final(Err(BatchError::Cancelled)));
+        let items = mem::take(&mut self.items);
+        self.shared.end(items, None)
+    }
+
     /// Keeps what is needed to end the batch if its processor panics.
-    pub(crate) fn shared(&self) -> Arc<Shared<O, E>> {
+    pub(crate) fn shared(&self) -> Arc<Shared<I, O, E>> {
         Arc::clone(&self.shared)
     }
 }
 
 impl<I, O, E> Drop for Batch<I, O, E> {
     fn drop(&mut self) {
+        let items = mem::take(&mut self.items);
         let shared = &self.shared;
         // The thread that runs the processor knows the message of the panic and ends the batch.
-        if std::thread::panicking() && current::is_running_batch(shared.engine, shared.id) {
-            shared.abandoned.store(true, Ordering::Relaxed);
+        if std::thread::panicking() && current::is_running_batch(shared.engine(), self.id()) {
+            shared.abandon(items);
             return;
         }
-        shared.end(None);
+        // Nothing was withdrawn if the batch is dropped; what comes back is empty.
+        drop(shared.end(items, None));
     }
 }
 
 impl<I, O, E> fmt::Debug for Batch<I, O, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Batch")
-            .field("id", &self.shared.id)
+            .field("id", &self.id())
             .field("items", &self.len())
-            .field("open", &lock(&self.shared.slots).open)
+            .field("open", &self.shared.open())
             .finish()
     }
-}
-
-impl<O, E> Shared<O, E> {
-    /// Resolves what is open as unresolved by the processor, and delivers everything.
-    fn end(&self, panic: Option<&str>) {
-        self.fill_open(|| Err(BatchError::Unresolved { panic: panic.map(str::to_owned) }));
-    }
-
-    /// Ends a batch that its panicking processor dropped; without a message if the panic was
-    /// caught before it came here.
-    pub(crate) fn end_abandoned(&self, panic: Option<&str>) {
-        // The batch was dropped by this very thread, so there is nothing to order.
-        if self.abandoned.load(Ordering::Relaxed) {
-            self.end(panic);
-        }
-    }
-
-    /// Returns the ids of the items whose result is not delivered.
-    pub(crate) fn undelivered_ids(&self) -> Vec<ItemId> {
-        let slots = lock(&self.slots);
-        let items = self.ids.iter().zip(&slots.states);
-        items
-            .filter(|(_, state)| !matches!(state, SlotState::Published))
-            .map(|(id, _)| *id)
-            .collect()
-    }
-
-    fn fill_open(&self, mut outcome: impl FnMut() -> Outcome<O, E>) {
-        self.fill((0..self.ids.len()).map(|index| (index, outcome())));
-    }
-
-    /// Resolves those of the slots that are open, and publishes if none is left.
-    fn fill(&self, outcomes: impl Iterator<Item = (usize, Outcome<O, E>)>) {
-        let mut refused = Vec::new();
-        let all_resolved = {
-            let mut slots = lock(&self.slots);
-            if slots.open > 0 {
-                for (index, outcome) in outcomes {
-                    // A refused outcome is dropped after the lock: its drop is user code.
-                    refused.extend(slots.resolve(index, outcome).err());
-                }
-            }
-            slots.open == 0
-        };
-        if all_resolved {
-            self.publish();
-        }
-    }
-
-    fn publish(&self) {
-        let (round, settled) = lock(&self.slots).take_resolved();
-        if round.is_empty() {
-            return;
-        }
-        // The books are in order before anybody wakes up and looks.
-        let ledger = self.ledger.upgrade();
-        if let Some(ledger) = &ledger {
-            ledger.settle(self.id, settled);
-        }
-        self.block.publish(round);
-        if let Some(ledger) = &ledger {
-            ledger.delivered(self.id);
-        }
-    }
-}
-
-impl<O, E> Slots<O, E> {
-    fn resolve(&mut self, index: usize, outcome: Outcome<O, E>) -> Result<(), Outcome<O, E>> {
-        match &mut self.states[index] {
-            state @ SlotState::Open => {
-                *state = SlotState::Resolved(outcome);
-                self.open -= 1;
-                Ok(())
-            }
-            SlotState::Resolved(_) | SlotState::Published => Err(outcome),
-        }
-    }
-
-    fn take_resolved(&mut self) -> (Round<O, E>, Settled) {
-        let mut round = Vec::new();
-        let mut settled = Settled::default();
-        for (index, state) in self.states.iter_mut().enumerate() {
-            if !matches!(state, SlotState::Resolved(_)) {
-                continue;
-            }
-            if let SlotState::Resolved(outcome) = mem::replace(state, SlotState::Published) {
-                let count =
-                    if outcome.is_ok() { &mut settled.completed } else { &mut settled.failed };
-                *count += 1;
-                round.push((index, outcome));
-            }
-        }
-        (round, settled)
-    }
-}
-
-fn failed<E>(error: E) -> BatchError<E> {
-    BatchError::Failed(Arc::new(error))
 }
 
 /// Points at one item of a batch and takes its result.
@@ -283,7 +154,12 @@ pub struct Slot<'b, I, O, E> {
 impl<'b, I, O, E> Slot<'b, I, O, E> {
     /// Returns the id of the item, which is the same on every attempt to process it.
     pub fn id(self) -> ItemId {
-        self.batch.shared.ids[self.index]
+        self.batch.shared.with_entry(self.index, |entry| entry.id)
+    }
+
+    /// Returns how often the item was given to the processor, this time included.
+    pub fn attempt(self) -> u32 {
+        self.batch.shared.with_entry(self.index, |entry| entry.attempt)
     }
 
     /// Returns the place of the item in its batch.
@@ -298,17 +174,13 @@ impl<'b, I, O, E> Slot<'b, I, O, E> {
 
     /// Resolves the item, and delivers the round if it was the last open slot.
     ///
-    /// Returns false, and drops the result, if the slot is resolved already: the first counts.
+    /// An error is shown to the processor's [`classify`](crate::BatchProcessor::classify) first:
+    /// an item that is to be tried again stays pending for its caller. Returns false, and drops the
+    /// result, if the slot is resolved already: the first counts.
     pub fn resolve(self, result: Result<O, E>) -> bool {
         let shared = &self.batch.shared;
-        let (resolved, last) = {
-            let mut slots = lock(&shared.slots);
-            (slots.resolve(self.index, result.map_err(failed)), slots.open == 0)
-        };
-        if resolved.is_ok() && last {
-            shared.publish();
-        }
-        resolved.is_ok()
+        let verdict = shared.verdict(self.index, result);
+        shared.judge([(self.index, verdict)].into_iter()) == 1
     }
 }
 

@@ -2,16 +2,20 @@
 
 use std::fmt;
 use std::io;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::builder::{Builder, Settings};
-use crate::close::{Close, CloseReport};
-use crate::engine::{Engine, TicketOf};
+use crate::clock::{duration, nanos};
+use crate::close::{Close, CloseReport, Closing};
+use crate::driver::{self, Driver};
+use crate::engine::{Engine, Hooks, Patience, TicketOf};
 use crate::error::{PartialSubmit, SubmitError};
 use crate::flush::Flush;
+use crate::id::ItemId;
+use crate::journal::JournalError;
 use crate::processor::BatchProcessor;
 use crate::stats::{PastBatch, Stats};
+use crate::submit::Submit;
 use crate::sync::Arc;
 use crate::ticket_set::TicketSet;
 
@@ -53,14 +57,15 @@ impl<P: BatchProcessor> Batcher<P> {
         Builder::new(processor)
     }
 
-    pub(crate) fn start(processor: P, settings: Settings) -> io::Result<Self> {
-        let workers = settings.workers;
-        let engine = Engine::new(processor, settings);
+    pub(crate) fn start(processor: P, settings: Settings, hooks: Hooks<P>) -> io::Result<Self> {
+        let driver = settings.driver.clone();
+        let engine = Engine::new(processor, settings, hooks);
+        // After an error the handle is dropped, which ends the threads started so far.
         let handle = Arc::new(Handle(Arc::clone(&engine)));
-        for _ in 0..workers {
-            let engine = Arc::clone(&engine);
-            // After an error the handle is dropped, which ends the threads started so far.
-            thread::Builder::new().name("batch-core".into()).spawn(move || engine.work())?;
+        match &driver {
+            Driver::Threads(threads) => driver::start_threads(&engine, *threads)?,
+            Driver::Tasks(tasks) => driver::start_tasks(&engine, tasks),
+            Driver::Inline | Driver::Stepped => {}
         }
         Ok(Self { handle })
     }
@@ -77,7 +82,7 @@ impl<P: BatchProcessor> Batcher<P> {
     /// # Errors
     /// Gives the item back, with the reason.
     pub fn submit(&self, item: P::Item) -> Result<TicketOf<P>, SubmitError<P::Item>> {
-        self.submit_until(item, self.engine().max_block_end())
+        self.submit_with(item, Patience::Setting)
     }
 
     /// Accepts one item if there is room. Never waits for room.
@@ -85,7 +90,7 @@ impl<P: BatchProcessor> Batcher<P> {
     /// # Errors
     /// Gives the item back, with the reason.
     pub fn try_submit(&self, item: P::Item) -> Result<TicketOf<P>, SubmitError<P::Item>> {
-        self.submit_until(item, Some(Instant::now()))
+        self.submit_with(item, Patience::Never)
     }
 
     /// Accepts one item. Blocks while the batcher is full, for at most `timeout`.
@@ -97,20 +102,32 @@ impl<P: BatchProcessor> Batcher<P> {
         item: P::Item,
         timeout: Duration,
     ) -> Result<TicketOf<P>, SubmitError<P::Item>> {
-        self.submit_until(item, crate::sync::deadline(timeout))
+        self.submit_with(item, Patience::For(timeout))
     }
 
-    fn submit_until(
+    /// Accepts one item without blocking: the future waits while the batcher is full, for at most
+    /// the setting `max_block`, and resolves to the ticket or gives the item back with the reason.
+    ///
+    /// With a journal the item is written by a thread of the batcher.
+    pub fn submit_async(&self, item: P::Item) -> Submit<P> {
+        Submit::new(self.clone(), item)
+    }
+
+    fn submit_with(
         &self,
         item: P::Item,
-        until: Option<Instant>,
+        patience: Patience,
     ) -> Result<TicketOf<P>, SubmitError<P::Item>> {
         let engine = self.engine();
         let mut ticket = None;
-        engine
-            .submit([engine.weigh(item)], until, |accepted| ticket = Some(accepted))
-            .map_err(|(item, reason)| SubmitError::new(item, reason))?;
-        Ok(ticket.expect("an accepted item has a ticket"))
+        let mut items = std::iter::once(engine.weigh(item));
+        match engine.submit(&mut items, patience, |accepted| ticket = Some(accepted)) {
+            Ok(()) => Ok(ticket.expect("an accepted item has a ticket")),
+            Err((mut items, reason)) => {
+                let item = items.pop().expect("a refused item comes back");
+                Err(SubmitError::new(item, reason))
+            }
+        }
     }
 
     /// Accepts many items under one lock, in order. Blocks while the batcher is full, for at most
@@ -126,30 +143,58 @@ impl<P: BatchProcessor> Batcher<P> {
         let weighed: Vec<_> = items.into_iter().map(|item| engine.weigh(item)).collect();
         let mut tickets = Vec::with_capacity(weighed.len());
         let mut weighed = weighed.into_iter();
-        let until = engine.max_block_end();
-        match engine.submit(weighed.by_ref(), until, |ticket| tickets.push(ticket)) {
+        let accept = |ticket| tickets.push(ticket);
+        match engine.submit(&mut weighed, Patience::Setting, accept) {
             Ok(()) => Ok(tickets.into_iter().collect()),
-            Err((refused, reason)) => Err(PartialSubmit {
-                accepted: tickets.into_iter().collect(),
-                rest: std::iter::once(refused).chain(weighed.map(|item| item.item)).collect(),
-                reason,
-            }),
+            Err((mut rest, reason)) => {
+                rest.extend(weighed.map(|weighed| weighed.item));
+                Err(PartialSubmit { accepted: tickets.into_iter().collect(), rest, reason })
+            }
         }
+    }
+
+    /// Withdraws an item that waits, and gives it back; `None` if it is with the processor or has
+    /// come to its end. Its ticket then yields [`Cancelled`](crate::BatchError::Cancelled).
+    ///
+    /// Takes time in the number of keys and of items that wait; [`Ticket::cancel`](crate::Ticket::cancel)
+    /// knows the key. Never blocks but for the journal's acknowledgement.
+    pub fn cancel(&self, id: ItemId) -> Option<P::Item> {
+        self.engine().cancel(id, None)
+    }
+
+    /// Queues what earlier runs left in the journal, in order and under the same ids, and returns
+    /// the tickets, each with what `label` makes of its item. The bound on items does not hold for
+    /// them. A second call, or one without a journal, returns nothing.
+    ///
+    /// Blocks while the journal is read.
+    ///
+    /// # Errors
+    /// What the journal says; nothing is queued then.
+    pub fn resume<L>(
+        &self,
+        label: impl Fn(&P::Item) -> L,
+    ) -> Result<Vec<(L, TicketOf<P>)>, JournalError> {
+        self.engine().resume(label)
     }
 
     /// Sends all that waits without linger. Never blocks on it: the returned [`Flush`] does.
     pub fn flush(&self) -> Flush {
-        Flush::new(self.engine().flush())
+        self.engine().flush()
     }
 
     /// Says whether an item has waited for at least `max_age`. Takes time in the number of keys.
     pub fn should_flush(&self, max_age: Duration) -> bool {
-        self.engine().oldest().is_some_and(|oldest| oldest.elapsed() >= max_age)
+        self.engine().oldest_age().is_some_and(|age| age >= nanos(max_age))
     }
 
     /// Returns the time since a batch was last sent, or since the batcher was made.
     pub fn time_since_last_flush(&self) -> Duration {
-        self.engine().last_dispatch().elapsed()
+        duration(self.engine().since_last_dispatch())
+    }
+
+    /// Returns the error that the processor called fatal, which closed the batcher.
+    pub fn fatal_error(&self) -> Option<Arc<P::Error>> {
+        self.engine().fatal()
     }
 
     /// Closes the batcher for every clone, and says what it did not finish.
@@ -161,7 +206,14 @@ impl<P: BatchProcessor> Batcher<P> {
         self.engine().close(mode, timeout)
     }
 
-    /// Returns the counters, as one consistent snapshot.
+    /// Closes the batcher as [`close`](Self::close) does, without blocking: the future resolves to
+    /// the report. Dropped before that, the batcher is closed all the same, and what was to be
+    /// handed back is in the report of the next close.
+    pub fn close_async(&self, mode: Close, timeout: Duration) -> Closing<P> {
+        Closing::new(self.clone(), mode, timeout)
+    }
+
+    /// Returns the counters, as one consistent snapshot. Takes no lock and allocates nothing.
     pub fn stats(&self) -> Stats {
         self.engine().stats()
     }

@@ -1,310 +1,215 @@
-//! The engine behind a batcher: admission, dispatch, books.
+//! The engine behind a batcher: one lock over the queue and those who wait for it.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::task::Waker;
 
-use crate::batch::{Batch, Ledger, Shared};
-use crate::block::{EngineLink, Lead, SharedBlock};
+use crate::accumulator::{Accumulator, Time};
+use crate::board::Board;
 use crate::builder::Settings;
-use crate::current::{self, Running};
-use crate::error::Refusal;
+use crate::clock::EngineClock;
+use crate::error::Outcome;
 use crate::id::{BatchId, ItemId};
-use crate::panics;
-use crate::processor::{BatchOf, BatchProcessor};
-use crate::queue::{Dispatch, Queue};
-use crate::stats::{DispatchReason, PastBatch, Stats};
-use crate::sync::{Arc, Condvar, Mutex, MutexGuard, Weak, deadline, is_over, lock, wait_until};
+use crate::link::{Hub, Link};
+use crate::processor::BatchProcessor;
+use crate::rounds::{EntryOf, Shared};
+use crate::seat::Seat;
+use crate::slot::{Arena, Filler};
+use crate::stats::{PastBatch, Stats};
+use crate::sync::{Arc, Mutex, Weak};
 use crate::ticket::Ticket;
 
+mod admission;
+mod appender;
+mod books;
 mod ending;
-mod progress;
+mod hooks;
+mod keeper;
+mod lead;
+mod resume;
+mod room;
+mod transaction;
+mod work;
+
+pub(crate) use admission::{Entered, Patience, Visitor, Weighed};
+pub(crate) use appender::{Reply, ReplyClaim};
+pub(crate) use ending::Ending;
+pub(crate) use hooks::Hooks;
+pub(crate) use keeper::Watch;
+use room::Room;
+use transaction::Transaction;
+pub(crate) use work::Turn;
 
 /// The shared part of all handles of one batcher.
 pub(crate) struct Engine<P: BatchProcessor> {
     pub(crate) processor: P,
-    settings: Settings,
-    link: EngineLink,
+    pub(crate) settings: Settings,
+    pub(crate) hooks: Hooks<P>,
+    link: Link,
     itself: Weak<Self>,
+    clock: EngineClock,
+    /// What the journal holds below this id is of earlier runs.
+    resume_from: Option<ItemId>,
+    board: Board,
     state: Mutex<State<P>>,
-    /// A batch may have become ready, or the engine stops. Workers wait on it.
-    work: Condvar,
-    /// There is room again, or the engine was closed. Submits wait on it.
-    room: Condvar,
-    /// Nothing is queued or in flight. `close` waits on it.
-    idle: Condvar,
 }
 
-type QueueOf<P> = Queue<
-    <P as BatchProcessor>::Key,
+type SharedOf<P> = Shared<
     <P as BatchProcessor>::Item,
     <P as BatchProcessor>::Output,
     <P as BatchProcessor>::Error,
 >;
-type SharedOf<P> = Shared<<P as BatchProcessor>::Output, <P as BatchProcessor>::Error>;
-type BlockOf<P> = SharedBlock<<P as BatchProcessor>::Output, <P as BatchProcessor>::Error>;
+type SeatOf<P> = Seat<<P as BatchProcessor>::Output, <P as BatchProcessor>::Error>;
+type PlaceOf<P> = EntryOf<<P as BatchProcessor>::Output, <P as BatchProcessor>::Error>;
+type OutcomeOf<P> = Outcome<<P as BatchProcessor>::Output, <P as BatchProcessor>::Error>;
 /// The ticket of a batcher over `P`.
 pub(crate) type TicketOf<P> = Ticket<<P as BatchProcessor>::Output, <P as BatchProcessor>::Error>;
 
-struct State<P: BatchProcessor> {
-    queue: QueueOf<P>,
-    in_flight: BTreeMap<BatchId, InFlight<P>>,
+/// What the lock of the engine guards.
+pub(crate) struct State<P: BatchProcessor> {
+    queue: Accumulator<P::Key, P::Item, SeatOf<P>>,
+    slots: Arena<OutcomeOf<P>, Link>,
+    /// The slots of flushes, and the flushes that wait, by the era that they end.
+    flush_slots: Arena<(), Link>,
+    flushes: Vec<(u64, Filler<(), Link>)>,
+    /// Batches at the processor, by id.
+    in_flight: Vec<(BatchId, Weak<SharedOf<P>>)>,
     next_seq: u64,
-    stats: Stats,
-    history: VecDeque<PastBatch<P::Key>>,
-    last_dispatch: Instant,
-    closed: bool,
+    /// Submits that wait for room.
+    room: Room,
+    /// Workers that have nothing to do.
+    resting: Vec<(usize, Waker)>,
+    /// A worker was woken and has not looked yet.
+    is_called: bool,
+    keeper: Keeper,
+    /// Those who wait until nothing is queued or in flight.
+    closers: Vec<Waker>,
+    /// Moments at which somebody other than the queue wants to be woken.
+    alarms: Vec<Alarm>,
+    next_alarm: u64,
+    /// Async submits whose items are on their way to the journal.
+    appends: Vec<appender::Append<P>>,
+    has_appender: bool,
+    reply_slots: Arena<Reply<P>, Link>,
+    /// Items whose tickets say `Closed`, for the next close to give back.
+    leftovers: Vec<(ItemId, P::Item)>,
+    fatal: Option<Arc<P::Error>>,
+    resumed: bool,
     /// Workers end once the queue is empty.
     stopping: bool,
+    /// Workers that have not ended.
+    workers: usize,
     /// A thread runs the batches of an inline engine.
     leading: bool,
     /// Holds an inline engine whose last handle is gone until its queue is empty.
     kept: Option<Arc<Engine<P>>>,
 }
 
-struct InFlight<P: BatchProcessor> {
-    block: BlockOf<P>,
-    batch: Weak<SharedOf<P>>,
-    /// Items that are not final.
-    open: usize,
-    /// Rounds that are counted and not yet with their tickets.
-    rounds: usize,
-    past: PastBatch<P::Key>,
-    sent: Instant,
+/// The one that looks after timers.
+enum Keeper {
+    Absent,
+    Awake,
+    Asleep { until: Time, waker: Waker },
 }
 
-/// An item with what its processor says of it, asked before any lock is taken.
-pub(crate) struct Weighed<P: BatchProcessor> {
-    key: P::Key,
-    weight: u64,
-    pub(crate) item: P::Item,
+struct Alarm {
+    id: u64,
+    at: Time,
+    waker: Waker,
 }
 
 impl<P: BatchProcessor> State<P> {
+    /// Says whether nothing is queued, in flight, or on its way to the journal.
     fn is_idle(&self) -> bool {
-        self.queue.len() == 0 && self.in_flight.is_empty()
+        self.queue.is_idle()
+    }
+
+    /// Returns when the next timer goes off.
+    fn next_timer(&self) -> Option<Time> {
+        let alarm = self.alarms.iter().map(|alarm| alarm.at).min();
+        self.queue.next_timer().into_iter().chain(alarm).min()
     }
 }
 
 impl<P: BatchProcessor> Engine<P> {
-    pub(crate) fn new(processor: P, settings: Settings) -> Arc<Self> {
+    pub(crate) fn new(processor: P, settings: Settings, hooks: Hooks<P>) -> Arc<Self> {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        Arc::new_cyclic(|itself: &Weak<Self>| {
-            let leader = || -> Weak<dyn Lead> { Weak::<Self>::clone(itself) };
+        let clock = EngineClock::new(hooks.clock.clone());
+        let engine = Arc::new_cyclic(|itself: &Weak<Self>| {
+            let hub: Weak<dyn Hub> = Weak::<Self>::clone(itself);
+            let link = Link::new(id, hub);
+            let state = State {
+                queue: Accumulator::new(settings.policy.clone()),
+                slots: Arena::new(link.clone()),
+                flush_slots: Arena::new(link.clone()),
+                flushes: Vec::new(),
+                in_flight: Vec::new(),
+                next_seq: 0,
+                room: Room::default(),
+                resting: Vec::new(),
+                is_called: false,
+                keeper: Keeper::Absent,
+                closers: Vec::new(),
+                alarms: Vec::new(),
+                next_alarm: 0,
+                appends: Vec::new(),
+                has_appender: false,
+                reply_slots: Arena::new(link.clone()),
+                leftovers: Vec::new(),
+                fatal: None,
+                resumed: false,
+                stopping: false,
+                workers: settings.driver.workers(),
+                leading: false,
+                kept: None,
+            };
             Self {
                 processor,
-                link: EngineLink { id, lead: settings.is_inline().then(leader) },
-                itself: Weak::clone(itself),
-                state: Mutex::new(State {
-                    queue: Queue::new(settings.dispatch, settings.limits, settings.order),
-                    in_flight: BTreeMap::new(),
-                    next_seq: 0,
-                    stats: Stats::default(),
-                    history: VecDeque::new(),
-                    last_dispatch: Instant::now(),
-                    closed: false,
-                    stopping: false,
-                    leading: false,
-                    kept: None,
-                }),
-                work: Condvar::new(),
-                room: Condvar::new(),
-                idle: Condvar::new(),
+                resume_from: hooks.journal.as_ref().map(|journal| journal.reserve(0)),
                 settings,
+                hooks,
+                link,
+                itself: Weak::clone(itself),
+                clock,
+                board: Board::new(),
+                state: Mutex::new(state),
             }
-        })
+        });
+        engine.watch_clock();
+        engine
     }
 
-    pub(crate) fn weigh(&self, item: P::Item) -> Weighed<P> {
-        Weighed { key: self.processor.key(&item), weight: self.processor.weight(&item), item }
+    pub(crate) fn id(&self) -> usize {
+        self.link.engine
     }
 
-    /// Accepts items in order, each waiting for room until `until` (`None`: without end), and
-    /// hands out their tickets; gives back the first that is refused.
-    pub(crate) fn submit(
-        &self,
-        items: impl IntoIterator<Item = Weighed<P>>,
-        until: Option<Instant>,
-        mut accepted: impl FnMut(TicketOf<P>),
-    ) -> Result<(), (P::Item, Refusal)> {
-        let mut state = lock(&self.state);
-        for item in items {
-            let refusal;
-            (state, refusal) = self.wait_for_room(state, item.weight, until);
-            if let Some(refusal) = refusal {
-                state.stats.refused += 1;
-                drop(state);
-                self.start();
-                return Err((item.item, refusal));
-            }
-            let id = ItemId { epoch: 0, seq: state.next_seq };
-            state.next_seq += 1;
-            state.stats.accepted += 1;
-            let Weighed { key, weight, item } = item;
-            let now = Instant::now();
-            let (block, index) = state.queue.push(&key, id, item, weight, now, &self.link);
-            accepted(Ticket::new(block, index, id));
-        }
-        drop(state);
-        self.start();
-        Ok(())
-    }
-
-    /// Returns `max_block` from now as a moment.
-    pub(crate) fn max_block_end(&self) -> Option<Instant> {
-        self.settings.max_block.and_then(deadline)
-    }
-
-    fn wait_for_room<'a>(
-        &'a self,
-        mut state: MutexGuard<'a, State<P>>,
-        weight: u64,
-        until: Option<Instant>,
-    ) -> (MutexGuard<'a, State<P>>, Option<Refusal>) {
-        let (capacity, max) = (self.settings.capacity, self.settings.limits.max_weight);
-        loop {
-            let used = state.queue.len() + in_flight_items(&state.stats);
-            let refusal = if state.closed {
-                Some(Refusal::Closed)
-            } else if weight > max {
-                Some(Refusal::TooHeavy { weight, max })
-            } else if used < capacity {
-                None
-            } else if is_over(until) {
-                Some(Refusal::Full { capacity })
-            } else if current::is_running(self.link.id) {
-                Some(Refusal::WouldDeadlock)
-            } else {
-                if self.settings.dispatch != Dispatch::Natural {
-                    // What lingers cannot grow any more, and only its end makes room.
-                    state.queue.seal_all(DispatchReason::Full);
-                }
-                state = self.wait_for_change(state, &self.room, until);
-                continue;
-            };
-            return (state, refusal);
-        }
-    }
-
-    /// Waits on `condvar`, but first lends the thread to an inline engine that has work.
-    fn wait_for_change<'a>(
-        &'a self,
-        mut state: MutexGuard<'a, State<P>>,
-        condvar: &Condvar,
-        until: Option<Instant>,
-    ) -> MutexGuard<'a, State<P>> {
-        if !self.settings.is_inline() {
-            self.work.notify_all();
-        } else if !state.leading && state.queue.has_ready(Instant::now()) {
-            drop(state);
-            self.lead();
-            return lock(&self.state);
-        }
-        wait_until(condvar, state, until)
-    }
-
-    /// Sees to it that new items are looked at.
-    fn start(&self) {
-        if self.settings.is_inline() {
-            self.lead();
-        } else {
-            self.work.notify_one();
-        }
-    }
-
-    /// The life of a worker thread.
-    pub(crate) fn work(&self) {
-        let mut state = lock(&self.state);
-        loop {
-            if let Some((key, batch)) = self.next(&mut state) {
-                drop(state);
-                self.run(&key, batch);
-                drop(key);
-                state = lock(&self.state);
-            } else if state.stopping && state.queue.len() == 0 {
-                return;
-            } else {
-                let until = state.queue.next_linger_end();
-                state = wait_until(&self.work, state, until);
-            }
-        }
-    }
-
-    /// Takes the next batch that may go and enters it in the books.
-    fn next(&self, state: &mut State<P>) -> Option<(P::Key, BatchOf<P>)> {
-        let now = Instant::now();
-        let ready = state.queue.pop(now)?;
-        let (open, key) = (ready.batch, ready.key);
-        let items = open.items.len();
-        state.stats.in_flight += count(items);
-        state.stats.calls += 1;
-        state.last_dispatch = now;
-        let past = PastBatch {
-            id: open.id,
-            key: key.clone(),
-            items,
-            completed: 0,
-            failed: 0,
-            reason: ready.reason,
-            queued: now.saturating_duration_since(open.opened),
-            in_flight: Duration::ZERO,
-        };
-        let ledger: Weak<dyn Ledger> = Weak::<Self>::clone(&self.itself);
-        let block = Arc::clone(&open.block);
-        let batch = Batch::new(open.id, open.items, open.ids, open.block, ledger, self.link.id);
-        let entry = InFlight {
-            block,
-            batch: Arc::downgrade(&batch.shared()),
-            open: items,
-            rounds: 0,
-            past,
-            sent: now,
-        };
-        state.in_flight.insert(open.id, entry);
-        // This worker is busy now: another sees to what is ready, and to the next linger end.
-        if state.queue.has_ready(now) || state.queue.next_linger_end().is_some() {
-            self.work.notify_one();
-        }
-        Some((key, batch))
-    }
-
-    /// Runs one batch. No panic of user code gets past it.
-    fn run(&self, key: &P::Key, batch: BatchOf<P>) {
-        let shared = batch.shared();
-        let running = Running::enter(self.link.id, batch.id());
-        let run = AssertUnwindSafe(|| self.processor.process(key, batch));
-        let ended = catch_unwind(run);
-        shared.end_abandoned(ended.as_ref().err().map(|payload| panics::message(&**payload)));
-        // The last owner drops the results, which is user code too, as a payload may be.
-        panics::swallow(|| drop(ended));
-        panics::swallow(|| drop(shared));
-        drop(running);
+    pub(crate) fn now(&self) -> Time {
+        self.clock.now()
     }
 
     pub(crate) fn stats(&self) -> Stats {
-        let state = lock(&self.state);
-        Stats { queued: count(state.queue.len()), ..state.stats }
+        self.board.read()
     }
 
     pub(crate) fn history(&self) -> Vec<PastBatch<P::Key>> {
-        lock(&self.state).history.iter().cloned().collect()
+        self.lock().queue.history().cloned().collect()
     }
 
-    pub(crate) fn last_dispatch(&self) -> Instant {
-        lock(&self.state).last_dispatch
+    /// Returns how long the batcher has sent nothing, in nanoseconds.
+    pub(crate) fn since_last_dispatch(&self) -> Time {
+        let state = self.lock();
+        self.now().saturating_sub(state.queue.last_dispatch())
     }
 
-    pub(crate) fn oldest(&self) -> Option<Instant> {
-        lock(&self.state).queue.oldest()
+    /// Returns how long the oldest item has waited, in nanoseconds.
+    pub(crate) fn oldest_age(&self) -> Option<Time> {
+        let state = self.lock();
+        let oldest = state.queue.oldest()?;
+        Some(self.now().saturating_sub(oldest))
     }
-}
 
-fn in_flight_items(stats: &Stats) -> usize {
-    usize::try_from(stats.in_flight).unwrap_or(usize::MAX)
-}
-
-fn count(len: usize) -> u64 {
-    u64::try_from(len).unwrap_or(u64::MAX)
+    /// Returns the error that closed the batcher.
+    pub(crate) fn fatal(&self) -> Option<Arc<P::Error>> {
+        self.lock().fatal.clone()
+    }
 }

@@ -4,7 +4,9 @@ use std::error::Error;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::TicketSet;
+use crate::id::ItemId;
+use crate::journal::JournalError;
+use crate::ticket_set::TicketSet;
 
 /// What a ticket yields: the output of the item, or why there is none.
 pub type Outcome<O, E> = Result<O, BatchError<E>>;
@@ -30,6 +32,16 @@ pub enum BatchError<E> {
         /// The number of results that came.
         got: usize,
     },
+    /// The item was withdrawn before it had a result.
+    #[error("the item was cancelled")]
+    Cancelled,
+    /// The item waited for as long as the setting `delivery_timeout` allows, and was never sent.
+    #[error("the item waited for longer than its delivery time-out and was not sent")]
+    Expired,
+    /// The item was sent, and had no result when its delivery time-out was over; the processor may
+    /// still be working on it.
+    #[error("the item had no result when its delivery time-out was over")]
+    TimedOut,
     /// The batcher was closed before the item was sent; the close report holds the item.
     #[error("the batcher was closed before the item was sent")]
     Closed,
@@ -54,6 +66,9 @@ impl<E> Clone for BatchError<E> {
             Self::WrongCount { expected, got } => {
                 Self::WrongCount { expected: *expected, got: *got }
             }
+            Self::Cancelled => Self::Cancelled,
+            Self::Expired => Self::Expired,
+            Self::TimedOut => Self::TimedOut,
             Self::Closed => Self::Closed,
             Self::WouldDeadlock => Self::WouldDeadlock,
         }
@@ -61,7 +76,7 @@ impl<E> Clone for BatchError<E> {
 }
 
 /// Says why an item was not accepted.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
     /// The bound over queued and running items is reached, and the time to wait is over.
@@ -69,6 +84,13 @@ pub enum Refusal {
     Full {
         /// The bound that is reached.
         capacity: usize,
+    },
+    /// The bound over the weight of queued and running items is reached, and the time to wait is
+    /// over.
+    #[error("the batcher is full: items that weigh {capacity} are queued or running")]
+    FullWeight {
+        /// The bound that is reached.
+        capacity: u64,
     },
     /// The batcher was closed.
     #[error("the batcher is closed")]
@@ -81,10 +103,38 @@ pub enum Refusal {
         /// The setting `max_batch_weight`.
         max: u64,
     },
+    /// The processor called an error of this item fatal, which closed the batcher.
+    #[error("the batcher is closed: the error of item {item} was fatal")]
+    Fatal {
+        /// The item whose error closed the batcher.
+        item: ItemId,
+    },
+    /// The journal did not store the item.
+    #[error("the journal did not store the item")]
+    Journal(#[source] Arc<JournalError>),
     /// The batcher is full, and the caller is the processor that would have to make room.
     #[error("the batcher is full, and its own processor cannot wait for room")]
     WouldDeadlock,
 }
+
+impl PartialEq for Refusal {
+    /// Compares kind and figures; errors of a journal are equal if they are the same one.
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Full { capacity: a }, Self::Full { capacity: b }) => a == b,
+            (Self::FullWeight { capacity: a }, Self::FullWeight { capacity: b }) => a == b,
+            (Self::TooHeavy { weight: a, max: b }, Self::TooHeavy { weight: c, max: d }) => {
+                (a, b) == (c, d)
+            }
+            (Self::Fatal { item: a }, Self::Fatal { item: b }) => a == b,
+            (Self::Journal(a), Self::Journal(b)) => Arc::ptr_eq(a, b),
+            (Self::Closed, Self::Closed) | (Self::WouldDeadlock, Self::WouldDeadlock) => true,
+            _ => false,
+        }
+    }
+}
+
+impl Eq for Refusal {}
 
 /// Carries a refused item back, with the reason.
 ///
@@ -127,7 +177,11 @@ impl<I> fmt::Display for SubmitError<I> {
     }
 }
 
-impl<I> Error for SubmitError<I> {}
+impl<I> Error for SubmitError<I> {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.0.reason.source()
+    }
+}
 
 /// Reports a bulk submit that was cut: what was accepted, what comes back, and why.
 #[non_exhaustive]

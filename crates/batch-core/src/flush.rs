@@ -6,17 +6,19 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use crate::block::Completion;
 use crate::error::NotReady;
-use crate::sync::{Arc, deadline};
+use crate::link::Link;
+use crate::slot::Claim;
+use crate::sync::deadline;
 
 /// Resolves when every item accepted before the flush is final.
 ///
-/// Items accepted later do not hold it up. Dropping it undoes nothing. `flush.await` waits without
-/// blocking.
+/// Items accepted later do not hold it up; items that are tried again do. Dropping it undoes
+/// nothing. `flush.await` waits without blocking.
 #[must_use = "a dropped flush still sends the batches, but nobody learns when they are done"]
 pub struct Flush {
-    blocks: Vec<Arc<dyn Completion>>,
+    /// `None` if there was nothing to wait for.
+    claim: Option<Claim<(), Link>>,
 }
 
 /// Says that a flush was awaited inside the processor that would have to end it.
@@ -25,8 +27,13 @@ pub struct Flush {
 pub struct FlushWouldDeadlock;
 
 impl Flush {
-    pub(crate) fn new(blocks: Vec<Arc<dyn Completion>>) -> Self {
-        Self { blocks }
+    pub(crate) fn new(claim: Option<Claim<(), Link>>) -> Self {
+        Self { claim }
+    }
+
+    /// Says whether everything accepted before the flush is final. Never blocks.
+    pub fn is_done(&self) -> bool {
+        self.claim.as_ref().is_none_or(Claim::is_done)
     }
 
     /// Blocks until everything accepted before the flush is final.
@@ -34,9 +41,7 @@ impl Flush {
     /// # Errors
     /// Refuses at once, if there is anything to wait for, inside the processor of the same batcher.
     pub fn wait(self) -> Result<(), FlushWouldDeadlock> {
-        let is_own = self.blocks.iter().any(|block| block.is_own_processor());
-        let until = is_own.then(Instant::now);
-        if self.wait_until(until) { Ok(()) } else { Err(FlushWouldDeadlock) }
+        if self.wait_until(None) { Ok(()) } else { Err(FlushWouldDeadlock) }
     }
 
     /// Blocks as [`wait`](Self::wait) does, for at most `timeout`.
@@ -45,32 +50,35 @@ impl Flush {
     /// Gives the flush back if the time is over first; inside the processor of the same batcher
     /// it is over at once.
     pub fn wait_timeout(self, timeout: Duration) -> Result<(), NotReady<Self>> {
-        let is_own = self.blocks.iter().any(|block| block.is_own_processor());
-        let until = if is_own { Some(Instant::now()) } else { deadline(timeout) };
-        if self.wait_until(until) { Ok(()) } else { Err(NotReady::new(self)) }
+        if self.wait_until(deadline(timeout)) { Ok(()) } else { Err(NotReady::new(self)) }
     }
 
     fn wait_until(&self, until: Option<Instant>) -> bool {
-        self.blocks.iter().all(|block| block.wait_all(until))
+        let Some(claim) = &self.claim else { return true };
+        let link = claim.header();
+        claim.is_done() || (!link.is_own_processor() && claim.wait(until, || link.lead()))
     }
 }
 
 impl Future for Flush {
-    type Output = ();
+    type Output = Result<(), FlushWouldDeadlock>;
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        while let Some(block) = self.blocks.last() {
-            if !block.poll_all(context) {
-                return Poll::Pending;
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match &self.claim {
+            Some(claim) if claim.is_done() => Poll::Ready(Ok(())),
+            Some(claim) if claim.header().is_own_processor() => {
+                Poll::Ready(Err(FlushWouldDeadlock))
             }
-            self.blocks.pop();
+            Some(claim) if !claim.poll(context) => Poll::Pending,
+            _ => Poll::Ready(Ok(())),
         }
-        Poll::Ready(())
     }
 }
 
 impl fmt::Debug for Flush {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Flush").field("batches", &self.blocks.len()).finish()
+        f.debug_struct("Flush").field("is_done", &self.is_done()).finish()
     }
 }

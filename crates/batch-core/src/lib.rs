@@ -41,23 +41,31 @@
 //! wakes its waiters once.
 #![deny(unsafe_code)]
 
+mod accumulator;
 mod batch;
 mod batcher;
-mod block;
+mod board;
 mod builder;
+mod clock;
 mod close;
 mod current;
+mod driver;
 mod engine;
 mod error;
 mod flush;
 mod id;
 mod journal;
+mod link;
+mod observer;
 mod panics;
+mod park;
 mod processor;
-mod queue;
-#[cfg_attr(not(test), expect(dead_code, reason = "the engine does not use it yet"))]
+mod retry;
+mod rounds;
+mod seat;
 mod slot;
 mod stats;
+mod submit;
 mod sync;
 mod ticket;
 mod ticket_set;
@@ -65,13 +73,18 @@ mod ticket_set;
 pub use batch::{Batch, Slot};
 pub use batcher::Batcher;
 pub use builder::Builder;
-pub use close::{Close, CloseReport};
+pub use clock::Clock;
+pub use close::{Close, CloseReport, Closing};
+pub use driver::Tasks;
 pub use error::{BatchError, NotReady, Outcome, PartialSubmit, Refusal, SubmitError};
 pub use flush::{Flush, FlushWouldDeadlock};
 pub use id::{BatchId, ItemId};
 pub use journal::{Journal, JournalError, JournalErrorKind};
-pub use processor::{BatchOf, BatchProcessor, batch_fn, keyed_fn};
+pub use observer::{Dispatched, Event, Observer};
+pub use processor::{BatchOf, BatchProcessor, Disposition, batch_fn, keyed_fn};
+pub use retry::Retry;
 pub use stats::{DispatchReason, PastBatch, Stats};
+pub use submit::Submit;
 pub use ticket::{Ticket, TicketFuture};
 pub use ticket_set::{TicketSet, TicketSetFuture};
 

@@ -3,6 +3,7 @@
 use std::fmt::{self, Debug};
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::Batch;
 
@@ -70,6 +71,39 @@ pub trait BatchProcessor: Send + Sync + 'static {
     /// A panic is caught: what was resolved before it is delivered, the rest gets
     /// [`BatchError::Unresolved`](crate::BatchError::Unresolved) with the message.
     fn process(&self, key: &Self::Key, batch: BatchOf<Self>);
+
+    /// Says what is to become of an item that was resolved with `error`.
+    ///
+    /// Called inside [`Slot::resolve`](crate::Slot::resolve) and its likes, on the thread that
+    /// resolves and under no lock. Slots that nobody resolved are not asked about: they fail.
+    fn classify(&self, _error: &Self::Error) -> Disposition {
+        Disposition::Fail
+    }
+}
+
+/// What is to become of an item whose processing failed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Disposition {
+    /// The item ends with its error.
+    #[default]
+    Fail,
+    /// The item is sent again, with the other items of its batch that are; it ends with its error
+    /// once its attempts, the budget of the batcher or its delivery time-out do not allow it.
+    Retry {
+        /// The least time before that, such as a server's `retry-after`; the delay of the retry
+        /// policy is drawn besides, and the longer of the two holds.
+        after: Option<Duration>,
+    },
+    /// The batch cannot be processed as it is, maybe over one of its items: those resolved so are
+    /// sent again at once, in two halves. An item that was alone in its batch ends with its error.
+    ///
+    /// One bad item among `n` costs `1 + 2 * ceil(log2(n))` calls at most. Good items are processed
+    /// more than once, so the processor has to be idempotent, or a failed call without effect; and
+    /// items that need each other must not be split.
+    Split,
+    /// The item ends with its error, and the batcher sends and accepts nothing any more.
+    Fatal,
 }
 
 macro_rules! forward {
@@ -90,6 +124,10 @@ macro_rules! forward {
 
             fn process(&self, key: &Self::Key, batch: BatchOf<Self>) {
                 (**self).process(key, batch);
+            }
+
+            fn classify(&self, error: &Self::Error) -> Disposition {
+                (**self).classify(error)
             }
         }
     };

@@ -6,7 +6,8 @@ use crate::id::BatchId;
 
 /// Counts what became of every accepted item, as one consistent snapshot.
 ///
-/// At every snapshot `accepted = completed + failed + handed_back + queued + in_flight`.
+/// At every snapshot
+/// `accepted = completed + failed + cancelled + expired + handed_back + queued + in_flight`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
@@ -16,20 +17,31 @@ pub struct Stats {
     pub completed: u64,
     /// Items that ended in an error, those left unresolved included.
     pub failed: u64,
+    /// Items that were cancelled before they had a result.
+    pub cancelled: u64,
+    /// Items whose delivery time-out ended first, waiting or in flight.
+    pub expired: u64,
     /// Items that `close` gave back.
     pub handed_back: u64,
-    /// Items that wait to be sent.
+    /// Items that wait to be sent, for the first time or again.
     pub queued: u64,
     /// Items that were given to the processor and are not final yet.
     pub in_flight: u64,
     /// Batches that were given to the processor: one call each.
     pub calls: u64,
+    /// Those of the calls that sent items again for a [`Retry`](crate::Disposition::Retry).
+    pub retries: u64,
+    /// Those of the calls that sent half of a [`Split`](crate::Disposition::Split).
+    pub splits: u64,
+    /// Results that came after their item had ended otherwise, and were dropped.
+    pub late: u64,
     /// Submits that were refused; their items are not accepted ones.
     pub refused: u64,
 }
 
 impl Stats {
-    /// Returns the calls that batching saved: completed items less the calls made.
+    /// Returns the calls that batching saved: completed items less the calls made, retries and
+    /// splits included.
     ///
     /// It is negative where calls failed, or carried a single item and failed.
     pub fn calls_saved(&self) -> i64 {
@@ -41,6 +53,51 @@ impl Stats {
     pub fn items_per_call(&self) -> Option<f64> {
         let sent = self.completed + self.failed + self.in_flight;
         (self.calls > 0).then(|| sent as f64 / self.calls as f64)
+    }
+}
+
+/// The number of counters in [`Stats`].
+pub(crate) const COUNTERS: usize = 13;
+
+impl Stats {
+    pub(crate) fn to_array(self) -> [u64; COUNTERS] {
+        let Self { accepted, completed, failed, cancelled, expired, handed_back, .. } = self;
+        let Self { queued, in_flight, calls, retries, splits, late, refused, .. } = self;
+        [
+            accepted,
+            completed,
+            failed,
+            cancelled,
+            expired,
+            handed_back,
+            queued,
+            in_flight,
+            calls,
+            retries,
+            splits,
+            late,
+            refused,
+        ]
+    }
+
+    pub(crate) fn from_array(values: [u64; COUNTERS]) -> Self {
+        let [accepted, completed, failed, cancelled, expired, handed_back, queued, ..] = values;
+        let [.., in_flight, calls, retries, splits, late, refused] = values;
+        Self {
+            accepted,
+            completed,
+            failed,
+            cancelled,
+            expired,
+            handed_back,
+            queued,
+            in_flight,
+            calls,
+            retries,
+            splits,
+            late,
+            refused,
+        }
     }
 }
 
@@ -62,9 +119,13 @@ pub enum DispatchReason {
     Flush,
     /// The batcher was being closed.
     Close,
+    /// Items of a batch were to be sent again, and their delay was over.
+    Retry,
+    /// Half of the items that a batch could not be processed with.
+    Split,
 }
 
-/// Records one batch whose items are all final.
+/// Records one batch whose items are all final, or were put back to be sent in another.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PastBatch<K> {
@@ -78,9 +139,15 @@ pub struct PastBatch<K> {
     pub completed: usize,
     /// Those that ended in an error.
     pub failed: usize,
+    /// Those whose delivery time-out ended first.
+    pub expired: usize,
+    /// Those that the processor gave back.
+    pub cancelled: usize,
+    /// Those that were put back, to be retried or split.
+    pub again: usize,
     /// Why it was sent when it was.
     pub reason: DispatchReason,
-    /// From its first item to its dispatch.
+    /// From its first item, or from when its items were put back, to its dispatch.
     pub queued: Duration,
     /// From its dispatch to its last result.
     pub in_flight: Duration,

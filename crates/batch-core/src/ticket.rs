@@ -6,9 +6,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use crate::block::SharedBlock;
+use crate::accumulator::LaneId;
 use crate::error::{BatchError, NotReady, Outcome};
 use crate::id::ItemId;
+use crate::link::Link;
+use crate::slot::{Claim, Fate};
 use crate::sync::deadline;
 
 /// Waits for the result of one accepted item.
@@ -30,14 +32,15 @@ use crate::sync::deadline;
 /// ```
 #[must_use = "a dropped ticket loses the result, not the work; call `detach` to say so"]
 pub struct Ticket<O, E> {
-    block: SharedBlock<O, E>,
-    index: usize,
+    claim: Claim<Outcome<O, E>, Link>,
     id: ItemId,
+    /// Where the item was put, as the engine numbers its keys.
+    lane: LaneId,
 }
 
 impl<O, E> Ticket<O, E> {
-    pub(crate) fn new(block: SharedBlock<O, E>, index: usize, id: ItemId) -> Self {
-        Self { block, index, id }
+    pub(crate) fn new(claim: Claim<Outcome<O, E>, Link>, id: ItemId, lane: LaneId) -> Self {
+        Self { claim, id, lane }
     }
 
     /// Returns the id of the item.
@@ -47,7 +50,7 @@ impl<O, E> Ticket<O, E> {
 
     /// Says whether the result is there. Never blocks.
     pub fn is_done(&self) -> bool {
-        self.block.is_ready(self.index)
+        self.claim.is_done()
     }
 
     /// Blocks until the result is there.
@@ -58,14 +61,8 @@ impl<O, E> Ticket<O, E> {
     /// Says why the item has no output. [`BatchError::WouldDeadlock`] comes at once if the caller
     /// is inside the processor of the same batcher and the result is not there yet.
     pub fn wait(self) -> Outcome<O, E> {
-        if self.block.is_own_processor() {
-            return self.block.take(self.index).unwrap_or(Err(BatchError::WouldDeadlock));
-        }
-        loop {
-            if let Some(outcome) = self.block.wait(self.index, None) {
-                return outcome;
-            }
-        }
+        self.wait_ready(None);
+        self.try_get().unwrap_or(Err(BatchError::WouldDeadlock))
     }
 
     /// Blocks until the result is there, for at most `timeout`; with an inline batcher for longer
@@ -74,10 +71,7 @@ impl<O, E> Ticket<O, E> {
     /// # Errors
     /// Gives the ticket back if the time is over first. The item goes on.
     pub fn wait_timeout(self, timeout: Duration) -> Result<Outcome<O, E>, NotReady<Self>> {
-        if self.block.is_own_processor() {
-            return Ok(self.wait());
-        }
-        self.block.wait(self.index, deadline(timeout)).ok_or_else(|| NotReady::new(self))
+        if self.wait_ready(deadline(timeout)) { Ok(self.wait()) } else { Err(NotReady::new(self)) }
     }
 
     /// Returns the result if it is there. Never blocks.
@@ -85,12 +79,29 @@ impl<O, E> Ticket<O, E> {
     /// # Errors
     /// Gives the ticket back if the result is not there yet.
     pub fn try_get(self) -> Result<Outcome<O, E>, NotReady<Self>> {
-        self.block.take(self.index).ok_or_else(|| NotReady::new(self))
+        let Self { claim, id, lane } = self;
+        match claim.try_take() {
+            Ok(fate) => Ok(outcome(fate)),
+            Err(claim) => Err(NotReady::new(Self { claim, id, lane })),
+        }
     }
 
-    /// Waits until the result is there or `until` has come; says whether it is.
+    /// Waits until the result is there or `until` has come; says whether it is, or will never be
+    /// while this thread waits.
     pub(crate) fn wait_ready(&self, until: Option<Instant>) -> bool {
-        self.is_done() || self.block.is_own_processor() || self.block.wait_ready(self.index, until)
+        let link = self.claim.header();
+        self.claim.is_done() || link.is_own_processor() || self.claim.wait(until, || link.lead())
+    }
+
+    /// Withdraws the item if it is not with the processor; says whether it was.
+    ///
+    /// The ticket then yields [`BatchError::Cancelled`], and the item is dropped;
+    /// [`Batcher::cancel`](crate::Batcher::cancel) gives it back. An item that waits to be tried
+    /// again can be withdrawn too. Takes one lock, and time in the number of items of its key that
+    /// wait. Never blocks.
+    pub fn cancel(&self) -> bool {
+        let hub = if self.is_done() { None } else { self.claim.header().hub() };
+        hub.is_some_and(|hub| hub.withdraw(self.id, self.lane))
     }
 
     /// Gives up the result; the item is processed all the same.
@@ -130,14 +141,28 @@ impl<O, E> fmt::Debug for TicketFuture<O, E> {
 impl<O, E> Future for TicketFuture<O, E> {
     type Output = Outcome<O, E>;
 
+    /// Inside the processor of the same batcher a result that is not there is
+    /// [`BatchError::WouldDeadlock`].
+    ///
     /// # Panics
     /// Panics if it is polled again after it was ready.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let ticket = self.0.as_ref().expect("a ready future is not polled again");
-        let polled = ticket.block.poll(ticket.index, context);
-        if polled.is_ready() {
-            self.0 = None;
+        let ticket = self.0.take().expect("a ready future is not polled again");
+        if ticket.is_done()
+            || ticket.claim.header().is_own_processor()
+            || ticket.claim.poll(context)
+        {
+            return Poll::Ready(ticket.wait());
         }
-        polled
+        self.0 = Some(ticket);
+        Poll::Pending
+    }
+}
+
+fn outcome<O, E>(fate: Fate<Outcome<O, E>>) -> Outcome<O, E> {
+    match fate {
+        Fate::Value(outcome) => outcome,
+        // The engine ended without a word on this item.
+        Fate::Abandoned => Err(BatchError::Unresolved { panic: None }),
     }
 }

@@ -75,7 +75,7 @@ fn flush_sends_what_lingers_and_is_a_barrier() {
     assert!(!batcher.should_flush(LONG));
     batcher.flush().wait().unwrap();
     assert!(ticket.is_done());
-    block_on(batcher.flush());
+    block_on(batcher.flush()).unwrap();
     assert!(!batcher.should_flush(Duration::ZERO), "nothing waits");
     assert!(batcher.time_since_last_flush() < LONG);
 }

@@ -77,8 +77,9 @@ fn settings_that_cannot_work_are_refused() {
     let zero = Batcher::builder(Recorder::open()).max_batch_items(0).build().unwrap_err();
     assert_eq!(zero.to_string(), "max_batch_items is 0; a batch holds at least 1 item");
     assert!(Batcher::builder(Recorder::open()).capacity(0).build().is_err());
-    let linger = Batcher::builder(Recorder::open()).inline().linger(LONG).build().unwrap_err();
-    assert_eq!(linger.kind(), std::io::ErrorKind::InvalidInput);
+    assert!(Batcher::builder(Recorder::open()).capacity_weight(0).build().is_err());
+    let flight = Batcher::builder(Recorder::open()).max_in_flight(0).build().unwrap_err();
+    assert_eq!(flight.kind(), std::io::ErrorKind::InvalidInput);
 }
 
 #[test]

@@ -1,87 +1,168 @@
 //! How an engine is emptied: flush, close, and the end of the last handle.
 
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use super::{BlockOf, Engine, State, count};
-use crate::block::Completion;
+use super::{Engine, Transaction};
+use crate::accumulator::Time;
+use crate::clock::nanos;
 use crate::close::{Close, CloseReport};
 use crate::current;
 use crate::error::BatchError;
+use crate::flush::Flush;
 use crate::id::ItemId;
+use crate::observer::Event;
+use crate::park;
 use crate::processor::BatchProcessor;
-use crate::stats::DispatchReason;
-use crate::sync::{Arc, MutexGuard, deadline, is_over, lock};
+use crate::seat::Seat;
+use crate::slot::Round;
+use crate::sync::raw::park_until;
+use crate::sync::{deadline, is_over};
+
+/// Where an async close stands.
+pub(crate) struct Ending<I> {
+    leftovers: Vec<(ItemId, I)>,
+    until: Time,
+    alarm: Option<u64>,
+}
 
 impl<P: BatchProcessor> Engine<P> {
-    /// Seals what is open; returns the blocks of all items accepted so far that are not final.
-    pub(crate) fn flush(&self) -> Vec<Arc<dyn Completion>> {
-        let mut state = lock(&self.state);
-        state.queue.seal_all(DispatchReason::Flush);
-        let in_flight = state.in_flight.values().map(|entry| &entry.block);
-        let blocks = in_flight.chain(state.queue.blocks());
-        let blocks =
-            blocks.map(|block| -> Arc<dyn Completion> { BlockOf::<P>::clone(block) }).collect();
+    /// Seals what is open; the flush is done when all items accepted so far are final.
+    pub(crate) fn flush(&self) -> Flush {
+        let now = self.now();
+        let mut state = self.lock();
+        let claim = state.queue.flush(now).map(|era| {
+            let (filler, claim) = state.flush_slots.pair();
+            state.flushes.push((era.0, filler));
+            claim
+        });
         drop(state);
-        self.work.notify_all();
         self.go_on();
-        blocks
+        Flush::new(claim)
     }
 
     pub(crate) fn close(&self, mode: Close, timeout: Duration) -> CloseReport<P::Item> {
         let until = deadline(timeout);
-        let mut state = lock(&self.state);
-        state.closed = true;
-        self.room.notify_all();
-        let mut leftovers = Vec::new();
-        match mode {
-            Close::Abort => {
-                leftovers = self.hand_back(state);
-                state = lock(&self.state);
+        let leftovers = self.begin_close(mode);
+        if !current::is_running(self.id()) && !self.settings.is_stepped() {
+            let waker = park::waker();
+            loop {
+                let mut state = self.lock();
+                if state.is_idle() || is_over(until) {
+                    break;
+                }
+                if self.settings.is_inline() && !state.leading && state.queue.has_ready() {
+                    drop(state);
+                    self.lead_now();
+                    continue;
+                }
+                state.closers.retain(|known| !known.will_wake(&waker));
+                state.closers.push(waker.clone());
+                drop(state);
+                park_until(until);
             }
-            Close::Drain => state.queue.seal_all(DispatchReason::Close),
         }
-        self.work.notify_all();
-        let may_wait = !current::is_running(self.link.id);
-        while may_wait && !state.is_idle() && !is_over(until) {
-            state = self.wait_for_change(state, &self.idle, until);
+        self.end_close(leftovers)
+    }
+
+    /// Closes without waiting; the result is polled for.
+    pub(crate) fn start_close(&self, mode: Close, timeout: Duration) -> Ending<P::Item> {
+        let until = self.now().saturating_add(nanos(timeout));
+        let leftovers = self.begin_close(mode);
+        self.go_on();
+        Ending { leftovers, until, alarm: None }
+    }
+
+    pub(crate) fn poll_close(
+        &self,
+        ending: &mut Ending<P::Item>,
+        context: &Context<'_>,
+    ) -> Poll<CloseReport<P::Item>> {
+        let waker = context.waker().clone();
+        let mut state = self.lock();
+        state.clear_alarm(ending.alarm.take());
+        let is_over = state.is_idle() || self.now() >= ending.until;
+        if is_over || current::is_running(self.id()) {
+            drop(state);
+            return Poll::Ready(self.end_close(std::mem::take(&mut ending.leftovers)));
         }
+        ending.alarm = Some(state.set_alarm(ending.until, waker.clone()));
+        state.closers.retain(|known| !known.will_wake(&waker));
+        state.closers.push(waker);
+        Poll::Pending
+    }
+
+    /// Gives up waiting for a close, which goes on.
+    pub(crate) fn forget_close(&self, ending: &mut Ending<P::Item>) {
+        let mut state = self.lock();
+        state.clear_alarm(ending.alarm.take());
+        // Whoever closes next gets them.
+        state.leftovers.append(&mut ending.leftovers);
+    }
+
+    fn begin_close(&self, mode: Close) -> Vec<(ItemId, P::Item)> {
+        let mut state = self.lock();
+        state.queue.close();
+        match mode {
+            Close::Abort => self.hand_back(state),
+            Close::Drain => Vec::new(),
+        }
+    }
+
+    fn end_close(&self, mut leftovers: Vec<(ItemId, P::Item)>) -> CloseReport<P::Item> {
+        let mut state = self.lock();
         state.stopping = true;
+        leftovers.append(&mut state.leftovers);
         let running: Vec<_> =
-            state.in_flight.values().filter_map(|entry| entry.batch.upgrade()).collect();
+            state.in_flight.iter().filter_map(|(_, batch)| batch.upgrade()).collect();
         leftovers.extend(self.hand_back(state));
         let in_flight = running.iter().flat_map(|batch| batch.undelivered_ids()).collect();
         CloseReport { leftovers, in_flight, stats: self.stats() }
     }
 
     /// Takes out everything that waits, counts it, and tells its tickets.
-    fn hand_back(&self, mut state: MutexGuard<'_, State<P>>) -> Vec<(ItemId, P::Item)> {
+    pub(super) fn hand_back(&self, mut state: Transaction<'_, P>) -> Vec<(ItemId, P::Item)> {
         let drained = state.queue.drain();
-        let items = drained.iter().map(|open| open.items.len()).sum();
-        state.stats.handed_back += count(items);
         drop(state);
-        // The workers may end now, and another close may have waited for this.
-        self.work.notify_all();
-        self.idle.notify_all();
-        let mut leftovers = Vec::with_capacity(items);
-        for open in drained {
-            open.block.publish((0..open.items.len()).map(|i| (i, Err(BatchError::Closed))));
-            leftovers.extend(open.ids.into_iter().zip(open.items));
+        if drained.is_empty() {
+            return Vec::new();
         }
-        leftovers
+        self.observe(|| Event::Unsent { expired: 0, cancelled: 0, handed_back: drained.len() });
+        let mut round = Round::new();
+        let mut items = Vec::with_capacity(drained.len());
+        for (item, entry) in drained {
+            items.push((entry.id, item));
+            if let Seat::Open { filler, .. } = entry.slot {
+                round.fill(filler, Err(BatchError::Closed));
+            }
+        }
+        round.finish();
+        items
+    }
+
+    /// Notes that a worker is gone. If its executor dropped it, and it was the last, what waits can
+    /// never be sent: it is handed back to the next close.
+    pub(crate) fn lose_worker(&self, worker: usize) {
+        let mut state = self.lock();
+        state.resting.retain(|(id, _)| *id != worker);
+        state.workers -= 1;
+        if state.workers > 0 || (state.stopping && state.queue.queued() == 0) {
+            return;
+        }
+        state.queue.close();
+        state.stopping = true;
+        let leftovers = self.hand_back(state);
+        self.lock().leftovers.extend(leftovers);
     }
 
     /// Lets the workers finish what was accepted and end. Never blocks.
     pub(crate) fn stop(&self) {
-        let mut state = lock(&self.state);
-        state.closed = true;
+        let mut state = self.lock();
+        state.queue.close();
         state.stopping = true;
-        state.queue.seal_all(DispatchReason::Close);
-        if self.settings.is_inline() && state.queue.len() > 0 {
+        if self.settings.is_inline() && state.queue.queued() > 0 {
             // No worker holds it; those who wait for what is left will run it.
             state.kept = self.itself.upgrade();
         }
-        drop(state);
-        self.room.notify_all();
-        self.work.notify_all();
     }
 }

@@ -1,0 +1,354 @@
+//! How items come in: under one bound, in order, and in the journal before they count.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use super::{Engine, ReplyClaim, State, TicketOf, Transaction};
+use crate::accumulator::{self, Time};
+use crate::clock::nanos;
+use crate::current;
+use crate::error::Refusal;
+use crate::id::ItemId;
+use crate::journal::{Journal, JournalError, JournalErrorKind};
+use crate::observer::Event;
+use crate::panics;
+use crate::park;
+use crate::processor::BatchProcessor;
+use crate::seat::Seat;
+use crate::sync::raw::park_until;
+use crate::sync::{Arc, deadline, is_over};
+use crate::ticket::Ticket;
+
+/// An item with what its processor says of it, asked before any lock is taken.
+pub(crate) struct Weighed<P: BatchProcessor> {
+    pub(crate) key: P::Key,
+    pub(crate) weight: u64,
+    pub(crate) item: P::Item,
+}
+
+/// Items that were refused, and why.
+pub(crate) type Refused<P> = (Vec<<P as BatchProcessor>::Item>, Refusal);
+
+/// How long a submit waits for room.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Patience {
+    /// As the settings say.
+    Setting,
+    Never,
+    For(Duration),
+}
+
+/// One who may have to wait for room.
+pub(crate) struct Visitor {
+    patience: Patience,
+    /// When it gives up; not worked out before it has to wait. `Some(None)` waits without end.
+    until: Option<Option<Instant>>,
+    place: Option<u64>,
+    /// The alarm of one who does not block, and when it goes off.
+    alarm: Option<(u64, Time)>,
+}
+
+impl Visitor {
+    pub(crate) fn new(patience: Patience) -> Self {
+        Self { patience, until: None, place: None, alarm: None }
+    }
+}
+
+/// Why an item is not accepted right now.
+pub(super) enum Obstacle {
+    /// There may be room later.
+    Full(Refusal),
+    Final(Refusal),
+}
+
+/// How far an async submit has come.
+pub(crate) enum Entered<P: BatchProcessor> {
+    Accepted(TicketOf<P>),
+    Storing(ReplyClaim<P>),
+}
+
+impl<P: BatchProcessor> Engine<P> {
+    pub(crate) fn weigh(&self, item: P::Item) -> Weighed<P> {
+        Weighed { key: self.processor.key(&item), weight: self.processor.weight(&item), item }
+    }
+
+    /// Accepts items in order, each waiting for room, and hands out their tickets; gives back what
+    /// was taken from `items` and refused, never nothing, with the reason.
+    pub(crate) fn submit(
+        &self,
+        items: &mut impl Iterator<Item = Weighed<P>>,
+        patience: Patience,
+        mut accepted: impl FnMut(TicketOf<P>),
+    ) -> Result<(), Refused<P>> {
+        let mut visitor = Visitor::new(patience);
+        let outcome = match &self.hooks.journal {
+            None => self.submit_plain(items, &mut visitor, &mut accepted),
+            Some(journal) => self.submit_stored(&**journal, items, &mut visitor, &mut accepted),
+        };
+        self.go_on();
+        if let Err((_, reason)) = &outcome {
+            self.observe(|| Event::Refused { reason });
+        }
+        outcome
+    }
+
+    fn submit_plain(
+        &self,
+        items: &mut impl Iterator<Item = Weighed<P>>,
+        visitor: &mut Visitor,
+        accepted: &mut impl FnMut(TicketOf<P>),
+    ) -> Result<(), Refused<P>> {
+        let mut now = self.now();
+        let mut state = self.lock();
+        let mut outcome = Ok(());
+        for weighed in items {
+            let entered;
+            (state, entered) = self.enter(state, weighed.weight, visitor, &mut now);
+            if let Err(refusal) = entered {
+                state.queue.note_refused();
+                outcome = Err((vec![weighed.item], refusal));
+                break;
+            }
+            accepted(state.accept_next(now, weighed));
+        }
+        state.see_off(visitor);
+        outcome
+    }
+
+    /// Accepts items, each group of those for which there is room in the journal first.
+    fn submit_stored(
+        &self,
+        journal: &dyn Journal<P::Item>,
+        items: &mut impl Iterator<Item = Weighed<P>>,
+        visitor: &mut Visitor,
+        accepted: &mut impl FnMut(TicketOf<P>),
+    ) -> Result<(), Refused<P>> {
+        let mut items = items.peekable();
+        while let Some(first) = items.next() {
+            let (mut state, entered) = self.enter(self.lock(), first.weight, visitor, &mut 0);
+            if let Err(refusal) = entered {
+                state.queue.note_refused();
+                state.see_off(visitor);
+                return Err((vec![first.item], refusal));
+            }
+            state.queue.reserve(first.weight);
+            let mut group = vec![first];
+            while let Some(weight) = items.peek().map(|next| next.weight)
+                && state.try_enter(self, weight, visitor).is_ok()
+            {
+                state.queue.reserve(weight);
+                group.extend(items.next());
+            }
+            drop(state);
+            let stored = match store(journal, &group) {
+                Ok(first) => self.accept_stored(journal, first, group),
+                Err(error) => Err(self.give_up(group, error)),
+            };
+            match stored {
+                Ok(tickets) => tickets.into_iter().for_each(&mut *accepted),
+                Err(refused) => {
+                    self.lock().see_off(visitor);
+                    return Err(refused);
+                }
+            }
+            self.go_on();
+        }
+        self.lock().see_off(visitor);
+        Ok(())
+    }
+
+    /// Frees the room of a group that the journal did not take.
+    pub(super) fn give_up(&self, group: Vec<Weighed<P>>, error: JournalError) -> Refused<P> {
+        let mut state = self.lock();
+        for weighed in &group {
+            state.queue.release(weighed.weight);
+        }
+        state.queue.note_refused();
+        drop(state);
+        let items = group.into_iter().map(|weighed| weighed.item).collect();
+        (items, Refusal::Journal(Arc::new(error)))
+    }
+
+    /// Waits until an item of this weight may come in, or may not for good.
+    fn enter<'e>(
+        &'e self,
+        mut state: Transaction<'e, P>,
+        weight: u64,
+        visitor: &mut Visitor,
+        now: &mut Time,
+    ) -> (Transaction<'e, P>, Result<(), Refusal>) {
+        loop {
+            let refusal = match state.try_enter(self, weight, visitor) {
+                Ok(()) => return (state, Ok(())),
+                Err(Obstacle::Final(refusal)) => return (state, Err(refusal)),
+                Err(Obstacle::Full(refusal)) => refusal,
+            };
+            if matches!(visitor.patience, Patience::Never) || self.settings.is_stepped() {
+                return (state, Err(refusal));
+            }
+            let until = *visitor.until.get_or_insert_with(|| match visitor.patience {
+                Patience::Setting => self.settings.max_block.and_then(deadline),
+                Patience::For(timeout) => deadline(timeout),
+                Patience::Never => None,
+            });
+            if is_over(until) {
+                return (state, Err(refusal));
+            }
+            if current::is_running(self.id()) {
+                return (state, Err(Refusal::WouldDeadlock));
+            }
+            let (place, _) = state.room.wait(visitor.place, weight, park::waker());
+            visitor.place = Some(place);
+            state.queue.set_pressed(true);
+            let may_lead = self.settings.is_inline() && !state.leading && state.queue.has_ready();
+            drop(state);
+            if may_lead {
+                self.lead_now();
+            } else {
+                park_until(until);
+            }
+            state = self.lock();
+            *now = self.now();
+        }
+    }
+
+    /// Lets the item of an async submit in as soon as there is room, and has the task woken until
+    /// then. The item stays in its place while it is not accepted.
+    pub(crate) fn poll_submit(
+        &self,
+        item: &mut Option<Weighed<P>>,
+        visitor: &mut Visitor,
+        context: &Context<'_>,
+    ) -> Poll<Result<Entered<P>, Refusal>> {
+        let weight = item.as_ref().map_or(0, |weighed| weighed.weight);
+        // Cloned before the lock: a waker is user code.
+        let waker = context.waker().clone();
+        let now = self.now();
+        let mut state = self.lock();
+        let refusal = match state.try_enter(self, weight, visitor) {
+            Ok(()) => {
+                let weighed = item.take().expect("a ready future is not polled again");
+                state.see_off(visitor);
+                if self.hooks.journal.is_none() {
+                    let ticket = state.accept_next(now, weighed);
+                    drop(state);
+                    self.go_on();
+                    return Poll::Ready(Ok(Entered::Accepted(ticket)));
+                }
+                state.queue.reserve(weight);
+                drop(state);
+                return Poll::Ready(Ok(Entered::Storing(self.append_later(weighed))));
+            }
+            Err(Obstacle::Final(refusal)) => refusal,
+            Err(Obstacle::Full(_)) if current::is_running(self.id()) => Refusal::WouldDeadlock,
+            Err(Obstacle::Full(refusal)) => {
+                let patience = self.settings.max_block.map(nanos);
+                let until = visitor.alarm.take().map_or_else(
+                    || patience.map(|patience| now.saturating_add(patience)),
+                    |(id, until)| {
+                        state.clear_alarm(Some(id));
+                        Some(until)
+                    },
+                );
+                if until.is_none_or(|until| now < until) {
+                    visitor.alarm =
+                        until.map(|until| (state.set_alarm(until, waker.clone()), until));
+                    let (place, before) = state.room.wait(visitor.place, weight, waker);
+                    visitor.place = Some(place);
+                    state.queue.set_pressed(true);
+                    drop(state);
+                    panics::swallow(|| drop(before));
+                    self.go_on();
+                    return Poll::Pending;
+                }
+                refusal
+            }
+        };
+        state.queue.note_refused();
+        state.see_off(visitor);
+        drop(state);
+        self.observe(|| Event::Refused { reason: &refusal });
+        Poll::Ready(Err(refusal))
+    }
+
+    /// Takes one who no longer waits out of the queue for room.
+    pub(crate) fn leave(&self, visitor: &mut Visitor) {
+        if visitor.place.is_some() || visitor.alarm.is_some() {
+            self.lock().see_off(visitor);
+        }
+    }
+}
+
+/// Puts a group into the journal; returns the id of its first item, which the others follow.
+pub(super) fn store<P: BatchProcessor>(
+    journal: &dyn Journal<P::Item>,
+    group: &[Weighed<P>],
+) -> Result<ItemId, JournalError> {
+    let append = || {
+        let first = journal.reserve(u64::try_from(group.len()).unwrap_or(u64::MAX));
+        let ids = (0..).map(|offset| ItemId { seq: first.seq + offset, ..first });
+        let entries: Vec<_> = ids.zip(group.iter().map(|weighed| &weighed.item)).collect();
+        journal.append(&entries).map(|()| first)
+    };
+    // The items are not the journal's: a panic in it must not lose them.
+    catch_unwind(AssertUnwindSafe(append)).unwrap_or_else(|payload| {
+        let message = format!("the journal panicked: {}", panics::message(&*payload));
+        Err(JournalError::new(JournalErrorKind::Stopped, message))
+    })
+}
+
+impl<P: BatchProcessor> State<P> {
+    /// Asks whether an item of this weight may come in now: in its turn, and if there is room.
+    pub(super) fn try_enter(
+        &self,
+        engine: &Engine<P>,
+        weight: u64,
+        visitor: &Visitor,
+    ) -> Result<(), Obstacle> {
+        match self.queue.admit(weight) {
+            Ok(()) if self.room.is_next(visitor.place) => Ok(()),
+            Ok(()) | Err(accumulator::Refused::Full) => {
+                let policy = &engine.settings.policy;
+                // Without weight only the items can be too many.
+                let is_heavy = self.queue.admit(0).is_ok() && !self.room.is_waiting();
+                Err(Obstacle::Full(if is_heavy {
+                    Refusal::FullWeight { capacity: policy.capacity_weight }
+                } else {
+                    Refusal::Full { capacity: policy.capacity_items }
+                }))
+            }
+            Err(accumulator::Refused::Closed) => Err(Obstacle::Final(Refusal::Closed)),
+            Err(accumulator::Refused::TooHeavy { max }) => {
+                Err(Obstacle::Final(Refusal::TooHeavy { weight, max }))
+            }
+            Err(accumulator::Refused::Fatal(item)) => Err(Obstacle::Final(Refusal::Fatal { item })),
+        }
+    }
+
+    /// Accepts an item that no journal names.
+    fn accept_next(&mut self, now: Time, weighed: Weighed<P>) -> TicketOf<P> {
+        let id = ItemId { epoch: 0, seq: self.next_seq };
+        self.next_seq += 1;
+        self.accept(now, id, weighed)
+    }
+
+    /// Accepts an item for which there is room.
+    pub(super) fn accept(&mut self, now: Time, id: ItemId, weighed: Weighed<P>) -> TicketOf<P> {
+        let Weighed { key, weight, item } = weighed;
+        let (filler, claim) = self.slots.pair();
+        let lane = self.queue.push(now, key, id, weight, item, Seat::open(filler));
+        Ticket::new(claim, id, lane)
+    }
+
+    /// Takes one who no longer waits out of the queue for room.
+    pub(super) fn see_off(&mut self, visitor: &mut Visitor) {
+        if let Some(place) = visitor.place.take() {
+            // The waker is that of the caller, who drops it here.
+            drop(self.room.leave(place));
+            let is_waiting = self.room.is_waiting();
+            self.queue.set_pressed(is_waiting);
+        }
+        self.clear_alarm(visitor.alarm.take().map(|(id, _)| id));
+    }
+}

@@ -1,0 +1,180 @@
+//! What becomes of items: results, time-outs, cancelled and expired ones.
+
+use super::{Engine, OutcomeOf, PlaceOf};
+use crate::accumulator::{End, Finished, LaneId, Time};
+use crate::error::BatchError;
+use crate::id::{BatchId, ItemId};
+use crate::observer::Event;
+use crate::panics;
+use crate::processor::{BatchProcessor, Disposition};
+use crate::rounds::{Ledger, Returned, fail};
+use crate::seat::{Seat, end_of};
+use crate::slot::Round;
+use crate::sync::Arc;
+
+impl<P: BatchProcessor> Ledger<P::Item, P::Output, P::Error> for Engine<P> {
+    fn classify(&self, error: &P::Error) -> Disposition {
+        self.processor.classify(error)
+    }
+
+    fn halt(&self, item: ItemId, error: &Arc<P::Error>) {
+        let mut state = self.lock();
+        if state.fatal.is_some() {
+            return;
+        }
+        state.fatal = Some(Arc::clone(error));
+        state.queue.halt(item);
+        let given_back = self.hand_back(state);
+        self.lock().leftovers.extend(given_back);
+    }
+
+    fn settle(&self, batch: BatchId, round: &[PlaceOf<P>]) {
+        // Acknowledged before anybody sees a result, so that no result that was seen comes again.
+        self.acknowledge(round.iter());
+        let ends = round.iter().map(|entry| (entry.mark, end_of(entry)));
+        let now = self.now();
+        self.lock().queue.settle(now, batch, ends);
+        self.observe(|| {
+            let count = |end| round.iter().filter(|entry| end_of(entry) == end).count();
+            let failed = count(End::Failed) + count(End::Cancelled);
+            let (completed, timed_out) = (count(End::Completed), count(End::TimedOut));
+            Event::Settled { batch, completed, failed, timed_out }
+        });
+    }
+
+    fn delivered(&self, batch: BatchId, items: usize) {
+        self.lock().queue.delivered(batch, items);
+    }
+
+    fn late(&self) {
+        self.lock().queue.note_late();
+    }
+
+    fn rearm(&self, batch: BatchId, deadline: Time) {
+        self.lock().queue.rearm(batch, deadline);
+    }
+
+    fn finish(&self, batch: BatchId, again: Returned<P::Item, P::Output, P::Error>) {
+        let split = again.iter().filter(|(_, _, why)| why.is_split()).count();
+        let retried = again.len() - split;
+        let denied = self.put_back(batch, again);
+        if retried + split > 0 {
+            self.observe(|| Event::Again { batch, retried, split });
+        }
+        if !denied.is_empty() {
+            self.end_denied(denied);
+            // Only now that their callers know may the next batch of the key go.
+            self.put_back(batch, Vec::new());
+        }
+        self.observe(|| Event::Finished { batch });
+        self.go_on();
+    }
+
+    fn drop_timed_out(&self, id: ItemId, item: P::Item) {
+        self.drop_item(id, item, BatchError::TimedOut);
+    }
+
+    fn recycle(&self, items: Vec<P::Item>, entries: Vec<PlaceOf<P>>) {
+        self.lock().queue.recycle(items, entries);
+    }
+}
+
+impl<P: BatchProcessor> Engine<P> {
+    /// Tells the observer of what `event` makes, if there is one.
+    pub(super) fn observe<'a>(&self, event: impl FnOnce() -> Event<'a, P::Key>)
+    where
+        P: 'a,
+    {
+        if let Some(observer) = &self.hooks.observer {
+            panics::swallow(|| observer.event(&event()));
+        }
+    }
+
+    /// Tells the journal that items came to their end.
+    fn acknowledge<'a>(&self, ended: impl Iterator<Item = &'a PlaceOf<P>>)
+    where
+        P: 'a,
+    {
+        let Some(journal) = &self.hooks.journal else { return };
+        let ids: Vec<_> = ended.map(|entry| entry.id).collect();
+        if let Err(error) = journal.ack(&ids) {
+            self.observe(|| Event::JournalFailed { error: &error });
+        }
+    }
+
+    /// Hands out an item that ended without a result, or drops it.
+    fn drop_item(&self, id: ItemId, item: P::Item, reason: BatchError<P::Error>) {
+        panics::swallow(|| match &self.hooks.on_dropped {
+            Some(on_dropped) => on_dropped(id, item, reason),
+            None => drop(item),
+        });
+    }
+
+    /// Ends items whose time was over while they waited.
+    pub(super) fn end_expired(&self, expired: Vec<(P::Item, PlaceOf<P>)>) {
+        self.acknowledge(expired.iter().map(|(_, entry)| entry));
+        let mut round = Round::new();
+        let mut dropped = Vec::with_capacity(expired.len());
+        for (item, entry) in expired {
+            // An item that was sent before and waited to be tried again.
+            let reason =
+                || if entry.attempt > 1 { BatchError::TimedOut } else { BatchError::Expired };
+            dropped.push((entry.id, item, reason()));
+            if let Seat::Open { filler, .. } = entry.slot {
+                round.fill(filler, Err(reason()));
+            }
+        }
+        round.finish();
+        self.observe(|| Event::Unsent { expired: dropped.len(), cancelled: 0, handed_back: 0 });
+        for (id, item, reason) in dropped {
+            self.drop_item(id, item, reason);
+        }
+    }
+
+    /// Ends a batch in the books; returns the items that may not be tried again.
+    fn put_back(
+        &self,
+        batch: BatchId,
+        again: Returned<P::Item, P::Output, P::Error>,
+    ) -> Vec<(P::Item, PlaceOf<P>)> {
+        let now = self.now();
+        let mut state = self.lock();
+        match state.queue.finish(now, batch, again) {
+            Finished::Denied(denied) => denied,
+            Finished::Over { .. } => {
+                if let Ok(place) = state.in_flight.binary_search_by_key(&batch, |(id, _)| *id) {
+                    state.in_flight.remove(place);
+                }
+                Vec::new()
+            }
+        }
+    }
+
+    /// Ends items that may not be tried again with the error of their last attempt.
+    fn end_denied(&self, denied: Vec<(P::Item, PlaceOf<P>)>) {
+        let (items, entries): (Vec<_>, Vec<_>) = denied.into_iter().unzip();
+        self.acknowledge(entries.iter());
+        fail(entries.into_iter());
+        panics::swallow(|| drop(items));
+    }
+
+    /// Withdraws an item that waits, and gives it back.
+    pub(crate) fn cancel(&self, id: ItemId, lane: Option<LaneId>) -> Option<P::Item> {
+        let now = self.now();
+        let (item, entry) = self.lock().queue.cancel(now, id, lane)?;
+        self.acknowledge(std::iter::once(&entry));
+        self.observe(|| Event::Unsent { expired: 0, cancelled: 1, handed_back: 0 });
+        resolve::<P>(entry, BatchError::Cancelled);
+        Some(item)
+    }
+}
+
+/// Delivers an error to an item that was never sent.
+fn resolve<P: BatchProcessor>(entry: PlaceOf<P>, error: BatchError<P::Error>) {
+    let outcome: OutcomeOf<P> = Err(error);
+    if let Seat::Open { filler, .. } = entry.slot {
+        let mut round = Round::new();
+        round.fill(filler, outcome);
+        round.finish();
+    }
+}

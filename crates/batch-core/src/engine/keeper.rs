@@ -1,0 +1,109 @@
+//! Who looks after the timers: linger, retries, time-outs and the patience of async callers.
+//!
+//! One thread or task of an engine sleeps until the next of them; it is started with the first
+//! timer. An engine whose clock is moved by hand looks when it is told that the clock has moved.
+
+use std::task::Waker;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::{Alarm, Engine, Keeper, State};
+use crate::accumulator::Time;
+use crate::clock::EngineClock;
+use crate::driver::Driver;
+use crate::park;
+use crate::processor::BatchProcessor;
+use crate::sync::Weak;
+use crate::sync::raw::park_until;
+
+/// What the keeper does next.
+pub(crate) enum Watch {
+    /// Sleep for so long, or until it is woken.
+    Sleep(Option<Duration>),
+    End,
+}
+
+impl<P: BatchProcessor> Engine<P> {
+    /// Has the clock tell of its jumps, if it is one that jumps.
+    pub(super) fn watch_clock(&self) {
+        let EngineClock::Custom(clock) = &self.clock else { return };
+        let engine = Weak::clone(&self.itself);
+        let is_virtual = clock.subscribe(Box::new(move || {
+            if let Some(engine) = engine.upgrade() {
+                engine.look_at_timers();
+            }
+        }));
+        if is_virtual {
+            self.lock().keeper = Keeper::Awake;
+        }
+    }
+
+    /// Lets the timers go off that are due.
+    pub(crate) fn look_at_timers(&self) {
+        while self.lock().tick() {}
+        self.go_on();
+    }
+
+    pub(super) fn start_keeper(&self) {
+        let Some(engine) = self.itself.upgrade() else { return };
+        let started = match &self.settings.driver {
+            Driver::Threads(_) | Driver::Inline => thread::Builder::new()
+                .name("batch-core-timer".into())
+                .spawn(move || engine.keep())
+                .is_ok(),
+            Driver::Tasks(tasks) => {
+                tasks.spawn_keeper(engine);
+                true
+            }
+            Driver::Stepped => true,
+        };
+        if !started {
+            // The next one who changes a timer tries again.
+            self.lock().keeper = Keeper::Absent;
+        }
+    }
+
+    /// The life of the keeper's thread.
+    fn keep(&self) {
+        let waker = park::waker();
+        loop {
+            match self.watch(&waker) {
+                Watch::Sleep(time) => {
+                    park_until(time.and_then(|time| Instant::now().checked_add(time)));
+                }
+                Watch::End => return,
+            }
+        }
+    }
+
+    /// Lets the timers go off that are due, and says when to look again.
+    pub(crate) fn watch(&self, waker: &Waker) -> Watch {
+        self.look_at_timers();
+        let mut state = self.lock();
+        let next = state.next_timer();
+        if next.is_none() && state.stopping {
+            state.keeper = Keeper::Absent;
+            return Watch::End;
+        }
+        let until = next.unwrap_or(Time::MAX);
+        state.keeper = Keeper::Asleep { until, waker: waker.clone() };
+        let now = self.now();
+        Watch::Sleep(next.map(|next| Duration::from_nanos(next.saturating_sub(now))))
+    }
+}
+
+impl<P: BatchProcessor> State<P> {
+    /// Has `waker` woken at a moment; returns the id by which the alarm is taken back.
+    pub(super) fn set_alarm(&mut self, at: Time, waker: Waker) -> u64 {
+        let id = self.next_alarm;
+        self.next_alarm += 1;
+        self.alarms.push(Alarm { id, at, waker });
+        id
+    }
+
+    pub(super) fn clear_alarm(&mut self, id: Option<u64>) {
+        if let Some(id) = id {
+            self.alarms.retain(|alarm| alarm.id != id);
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! How an inline engine goes on: by the threads that submit to it and wait for it.
+
+use super::{Engine, State};
+use crate::accumulator::LaneId;
+use crate::id::ItemId;
+use crate::link::Hub;
+use crate::panics;
+use crate::processor::BatchProcessor;
+use crate::seat::Seat;
+
+impl<P: BatchProcessor> Hub for Engine<P> {
+    fn lead(&self) {
+        self.lead_now();
+    }
+
+    fn withdraw(&self, id: ItemId, lane: LaneId) -> bool {
+        let Some(item) = self.cancel(id, Some(lane)) else { return false };
+        // Dropping the item is user code.
+        panics::swallow(|| drop(item));
+        true
+    }
+}
+
+impl<P: BatchProcessor> Engine<P> {
+    /// Runs batches on this thread, until none is ready or another thread does.
+    pub(super) fn lead_now(&self) {
+        let mut state = self.lock();
+        if state.leading || !self.settings.is_inline() {
+            return;
+        }
+        state.leading = true;
+        while let Some(job) = self.next_job(&mut state) {
+            drop(state);
+            self.run(job);
+            state = self.lock();
+            // Somebody who waits for the next batch runs it; this caller has its own work to do.
+            if state.hand_over() {
+                break;
+            }
+        }
+        state.leading = false;
+    }
+
+    /// Sees to it that an inline engine runs what is ready.
+    pub(super) fn go_on(&self) {
+        if !self.settings.is_inline() {
+            return;
+        }
+        let state = self.lock();
+        if state.leading || !state.queue.has_ready() || state.hand_over() {
+            return;
+        }
+        drop(state);
+        self.lead_now();
+    }
+}
+
+impl<P: BatchProcessor> State<P> {
+    /// Asks a thread that waits for the next batch to run it; false if there is none.
+    fn hand_over(&self) -> bool {
+        let Some(entries) = self.queue.upcoming() else { return false };
+        entries.iter().any(|entry| match &entry.slot {
+            Seat::Open { filler, .. } => filler.hand_lead(),
+            _ => false,
+        })
+    }
+}

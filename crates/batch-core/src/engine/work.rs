@@ -1,0 +1,120 @@
+//! How batches are taken from the queue and run.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::task::Waker;
+use std::thread;
+
+use super::{Engine, Transaction};
+use crate::batch::Batch;
+use crate::clock::duration;
+use crate::current::Running;
+use crate::observer::{Dispatched, Event};
+use crate::panics;
+use crate::park;
+use crate::processor::{BatchOf, BatchProcessor};
+use crate::rounds::Ledger;
+use crate::stats::DispatchReason;
+use crate::sync::{Arc, Weak};
+
+/// A batch that is to be run.
+pub(crate) struct Job<P: BatchProcessor> {
+    key: P::Key,
+    batch: BatchOf<P>,
+    reason: DispatchReason,
+    queued: crate::accumulator::Time,
+    attempt: u32,
+}
+
+/// What a worker does next.
+pub(crate) enum Turn<P: BatchProcessor> {
+    Run(Job<P>),
+    Rest,
+    /// The engine has stopped and its queue is empty.
+    End,
+}
+
+impl<P: BatchProcessor> Engine<P> {
+    /// The life of a worker thread.
+    pub(crate) fn work(&self, worker: usize) {
+        let waker = park::waker();
+        loop {
+            match self.turn(worker, &waker) {
+                Turn::Run(job) => self.run(job),
+                Turn::Rest => thread::park(),
+                Turn::End => return,
+            }
+        }
+    }
+
+    /// Takes the next batch for a worker, or notes that it rests until `waker` is called.
+    pub(crate) fn turn(&self, worker: usize, waker: &Waker) -> Turn<P> {
+        let mut state = self.lock();
+        state.is_called = false;
+        // It may be here although nobody called it.
+        state.resting.retain(|(id, _)| *id != worker);
+        if let Some(job) = self.next_job(&mut state) {
+            return Turn::Run(job);
+        }
+        if state.stopping && state.queue.queued() == 0 {
+            return Turn::End;
+        }
+        state.resting.push((worker, waker.clone()));
+        Turn::Rest
+    }
+
+    /// Takes the next batch that may go and enters it in the books.
+    pub(super) fn next_job(&self, state: &mut Transaction<'_, P>) -> Option<Job<P>> {
+        state.tick();
+        let ready = state.queue.next_ready()?;
+        let itself: Weak<dyn Ledger<P::Item, P::Output, P::Error>> =
+            Weak::<Self>::clone(&self.itself);
+        let attempt = ready.entries.first().map_or(1, |entry| entry.attempt);
+        let batch = Batch::new(ready.batch, ready.items, ready.entries, itself, self.id());
+        let shared = Arc::downgrade(&batch.shared());
+        let place = state.in_flight.partition_point(|(id, _)| *id < ready.batch);
+        state.in_flight.insert(place, (ready.batch, shared));
+        let (key, reason, queued) = (ready.key, ready.reason, ready.queued);
+        Some(Job { key, batch, reason, queued, attempt })
+    }
+
+    /// Runs one batch. No panic of user code gets past it.
+    pub(crate) fn run(&self, job: Job<P>) {
+        let Job { key, batch, reason, queued, attempt } = job;
+        let (id, shared) = (batch.id(), batch.shared());
+        let running = Running::enter(self.id(), id);
+        let ended = match &self.hooks.observer {
+            None => catch_unwind(AssertUnwindSafe(|| self.processor.process(&key, batch))),
+            Some(observer) => {
+                let ids = batch.slots().map(crate::batch::Slot::id).collect::<Vec<_>>();
+                let queued = duration(queued);
+                let dispatched =
+                    Dispatched { batch: id, key: &key, items: &ids, attempt, reason, queued };
+                panics::swallow(|| observer.event(&Event::Dispatched(&dispatched)));
+                let mut batch = Some(batch);
+                let mut ended = None;
+                // The observer may open a span around the call; it cannot keep the call from
+                // being made.
+                panics::swallow(|| {
+                    observer.around(&dispatched, &mut || {
+                        if let Some(batch) = batch.take() {
+                            let run = AssertUnwindSafe(|| self.processor.process(&key, batch));
+                            ended = Some(catch_unwind(run));
+                        }
+                    });
+                });
+                if let Some(batch) = batch.take() {
+                    let run = AssertUnwindSafe(|| self.processor.process(&key, batch));
+                    ended = Some(catch_unwind(run));
+                }
+                ended.unwrap_or(Ok(()))
+            }
+        };
+        shared.end_abandoned(ended.as_ref().err().map(|payload| panics::message(&**payload)));
+        // The last owner drops the results, which is user code too, as a payload may be.
+        panics::swallow(|| drop(ended));
+        panics::swallow(|| drop(shared));
+        drop(running);
+        // User code as well.
+        panics::swallow(|| drop(key));
+    }
+}

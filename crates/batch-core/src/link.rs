@@ -1,0 +1,44 @@
+//! What a ticket knows of the engine that will resolve it.
+
+use crate::accumulator::LaneId;
+use crate::current;
+use crate::id::ItemId;
+use crate::sync::{Arc, Weak};
+
+/// The engine as its tickets and flushes see it.
+pub(crate) trait Hub: Send + Sync {
+    /// Runs batches until none is ready, another thread does, or a waiting thread takes over.
+    fn lead(&self);
+    /// Withdraws an item that waits; `lane` is where it was put.
+    fn withdraw(&self, id: ItemId, lane: LaneId) -> bool;
+}
+
+/// Leads from a slot back to its engine, without keeping it.
+#[derive(Clone)]
+pub(crate) struct Link {
+    /// The identity under which threads note that they run a batch of this engine.
+    pub(crate) engine: usize,
+    hub: Weak<dyn Hub>,
+}
+
+impl Link {
+    pub(crate) fn new(engine: usize, hub: Weak<dyn Hub>) -> Self {
+        Self { engine, hub }
+    }
+
+    pub(crate) fn hub(&self) -> Option<Arc<dyn Hub>> {
+        self.hub.upgrade()
+    }
+
+    /// Runs the engine on this thread, if there is one to run.
+    pub(crate) fn lead(&self) {
+        if let Some(hub) = self.hub() {
+            hub.lead();
+        }
+    }
+
+    /// Says whether the calling thread runs a batch of the engine.
+    pub(crate) fn is_own_processor(&self) -> bool {
+        current::is_running(self.engine)
+    }
+}

@@ -1,0 +1,343 @@
+//! How the results of a batch become final, round by round.
+
+use std::mem;
+
+use crate::accumulator::{Again, Entry, Time};
+use crate::error::{BatchError, Outcome};
+use crate::id::{BatchId, ItemId};
+use crate::panics;
+use crate::processor::Disposition;
+use crate::seat::{Seat, Verdict};
+use crate::slot::Round;
+use crate::sync::{Arc, Mutex, Weak, lock};
+
+/// The place of an item in the queue and in its batch.
+pub(crate) type EntryOf<O, E> = Entry<Seat<O, E>>;
+/// Items that are to be tried again, with their entries.
+pub(crate) type Returned<I, O, E> = Vec<(I, EntryOf<O, E>, Again)>;
+
+/// What a batch tells its engine.
+pub(crate) trait Ledger<I, O, E>: Send + Sync {
+    /// Asks the processor what is to become of an error.
+    fn classify(&self, error: &E) -> Disposition;
+    /// Closes the batcher because of an error.
+    fn halt(&self, item: ItemId, error: &Arc<E>);
+    /// Counts resolved items as final, before anybody learns of them.
+    fn settle(&self, batch: BatchId, round: &[EntryOf<O, E>]);
+    /// Notes that so many settled items of a batch that goes on have their results.
+    fn delivered(&self, batch: BatchId, items: usize);
+    /// Counts a result that came after its item had timed out.
+    fn late(&self);
+    /// Notes when the next of the open items times out.
+    fn rearm(&self, batch: BatchId, deadline: Time);
+    /// Lets the next batch of the key go, and queues what is to be tried again. What may not is
+    /// ended here.
+    fn finish(&self, batch: BatchId, again: Returned<I, O, E>);
+    /// Hands out an item whose time was over while the processor held it.
+    fn drop_timed_out(&self, id: ItemId, item: I);
+    /// Takes empty buffers back.
+    fn recycle(&self, items: Vec<I>, entries: Vec<EntryOf<O, E>>);
+}
+
+/// The part of a batch that outlives a panicking processor, to be resolved with its message.
+pub(crate) struct Shared<I, O, E> {
+    id: BatchId,
+    engine: usize,
+    ledger: Weak<dyn Ledger<I, O, E>>,
+    slots: Mutex<Slots<I, O, E>>,
+}
+
+struct Slots<I, O, E> {
+    entries: Vec<EntryOf<O, E>>,
+    /// Seats without a result.
+    open: usize,
+    /// Seats with a result that no thread has taken to deliver it.
+    resolved: usize,
+    /// Seats that are to be tried again.
+    again: usize,
+    /// Results that a thread has taken and not delivered yet.
+    delivering: usize,
+    /// The engine was told that this batch is over.
+    finished: bool,
+    /// The items of a batch that its panicking processor dropped; they wait for the message.
+    abandoned: Option<Vec<I>>,
+}
+
+impl<I, O, E> Shared<I, O, E> {
+    pub(crate) fn new(
+        id: BatchId,
+        entries: Vec<EntryOf<O, E>>,
+        ledger: Weak<dyn Ledger<I, O, E>>,
+        engine: usize,
+    ) -> Self {
+        let slots = Slots {
+            open: entries.len(),
+            entries,
+            resolved: 0,
+            again: 0,
+            delivering: 0,
+            finished: false,
+            abandoned: None,
+        };
+        Self { id, engine, ledger, slots: Mutex::new(slots) }
+    }
+
+    pub(crate) fn id(&self) -> BatchId {
+        self.id
+    }
+
+    pub(crate) fn engine(&self) -> usize {
+        self.engine
+    }
+
+    /// Returns the number of items without a result.
+    pub(crate) fn open(&self) -> usize {
+        lock(&self.slots).open
+    }
+
+    pub(crate) fn with_entry<R>(&self, index: usize, read: impl Fn(&EntryOf<O, E>) -> R) -> R {
+        read(&lock(&self.slots).entries[index])
+    }
+
+    /// Returns the ids of the items whose result is not delivered.
+    pub(crate) fn undelivered_ids(&self) -> Vec<ItemId> {
+        let slots = lock(&self.slots);
+        let undelivered = slots.entries.iter().filter(|entry| !entry.slot.is_over());
+        undelivered.map(|entry| entry.id).collect()
+    }
+
+    /// Turns a result into what is to become of its item; asks the processor about an error.
+    pub(crate) fn verdict(&self, index: usize, result: Result<O, E>) -> Verdict<O, E> {
+        match result {
+            Ok(output) => Verdict::Final(Ok(output)),
+            Err(error) => {
+                let error = Arc::new(error);
+                match self.classify(index, &error) {
+                    Some(again) => Verdict::Again(error, again),
+                    None => Verdict::Final(Err(BatchError::Failed(error))),
+                }
+            }
+        }
+    }
+
+    /// Asks the processor about the error of an item; `None` is the end of it.
+    pub(crate) fn classify(&self, index: usize, error: &Arc<E>) -> Option<Again> {
+        let ledger = self.ledger.upgrade()?;
+        match ledger.classify(error) {
+            Disposition::Retry { after } => Some(Again::retry(after)),
+            Disposition::Split => Some(Again::Split),
+            Disposition::Fatal => {
+                ledger.halt(self.with_entry(index, |entry| entry.id), error);
+                None
+            }
+            Disposition::Fail => None,
+        }
+    }
+
+    /// Returns the first seat without a result, or the last seat of all.
+    pub(crate) fn first_open(&self) -> usize {
+        let slots = lock(&self.slots);
+        let open = slots.entries.iter().position(|entry| entry.slot.is_open());
+        open.unwrap_or(slots.entries.len().saturating_sub(1))
+    }
+
+    /// Judges every open seat, and delivers if none is left.
+    pub(crate) fn judge_open(&self, mut verdict: impl FnMut() -> Verdict<O, E>) {
+        let len = lock(&self.slots).entries.len();
+        self.judge((0..len).map(|index| (index, verdict())));
+    }
+
+    /// Judges those of the seats that are open, and delivers if none is left; returns how many
+    /// there were.
+    pub(crate) fn judge(&self, verdicts: impl Iterator<Item = (usize, Verdict<O, E>)>) -> usize {
+        let mut judged = 0;
+        let mut late = 0;
+        // A refused result is dropped after the lock: its drop is user code.
+        let mut refused = Vec::new();
+        let is_whole = {
+            let mut slots = lock(&self.slots);
+            for (index, verdict) in verdicts {
+                match slots.judge(index, verdict) {
+                    Ok(()) => judged += 1,
+                    Err((verdict, is_late)) => {
+                        late += usize::from(is_late);
+                        refused.push(verdict);
+                    }
+                }
+            }
+            judged > 0 && slots.open == 0
+        };
+        drop(refused);
+        if late > 0
+            && let Some(ledger) = self.ledger.upgrade()
+        {
+            (0..late).for_each(|_| ledger.late());
+        }
+        if is_whole {
+            self.publish();
+        }
+        judged
+    }
+
+    /// Ends the items that are not resolved by `now`; returns when the next of them is over.
+    pub(crate) fn time_out(&self, now: Time) {
+        let next = {
+            let mut slots = lock(&self.slots);
+            for index in 0..slots.entries.len() {
+                if slots.entries[index].deadline <= now && slots.entries[index].slot.is_open() {
+                    let timed_out = slots.judge(index, Verdict::Final(Err(BatchError::TimedOut)));
+                    debug_assert!(timed_out.is_ok(), "the seat was open");
+                }
+            }
+            let open = slots.entries.iter().filter(|entry| entry.slot.is_open());
+            open.map(|entry| entry.deadline).min()
+        };
+        if let (Some(next), Some(ledger)) = (next, self.ledger.upgrade()) {
+            ledger.rearm(self.id, next);
+        }
+        self.publish();
+    }
+
+    /// Delivers what is resolved. The books are in order before anybody wakes up and looks.
+    pub(crate) fn publish(&self) {
+        let taken = lock(&self.slots).take_resolved();
+        let count = taken.len();
+        if count > 0 {
+            let ledger = self.ledger.upgrade();
+            if let Some(ledger) = &ledger {
+                ledger.settle(self.id, &taken);
+            }
+            let mut round = Round::new();
+            for entry in taken {
+                if let Seat::Resolved(filler, outcome) = entry.slot {
+                    round.fill(filler, outcome);
+                }
+            }
+            let is_over = lock(&self.slots).delivered(count);
+            match ledger {
+                // Only after the last result is there may the next batch of the key go.
+                Some(ledger) if is_over => ledger.finish(self.id, Vec::new()),
+                Some(ledger) => ledger.delivered(self.id, count),
+                None => {}
+            }
+            round.finish();
+        }
+    }
+
+    /// Keeps the items of a batch that its panicking processor dropped.
+    pub(crate) fn abandon(&self, items: Vec<I>) {
+        lock(&self.slots).abandoned = Some(items);
+    }
+
+    /// Ends a batch that its panicking processor dropped; without a message if the panic was
+    /// caught before it came here.
+    pub(crate) fn end_abandoned(&self, panic: Option<&str>) {
+        let items = lock(&self.slots).abandoned.take();
+        if let Some(items) = items {
+            drop(self.end(items, panic));
+        }
+    }
+
+    /// Ends the batch whose items come back: what is open is unresolved, what is to be tried again
+    /// goes to the queue; returns what was withdrawn.
+    pub(crate) fn end(&self, mut items: Vec<I>, panic: Option<&str>) -> Vec<(ItemId, I)> {
+        self.judge_open(|| {
+            Verdict::Final(Err(BatchError::Unresolved { panic: panic.map(str::to_owned) }))
+        });
+        self.publish();
+        let (mut entries, is_plain, finish) = lock(&self.slots).close();
+        let ledger = self.ledger.upgrade();
+        let mut withdrawn = Vec::new();
+        if is_plain {
+            // Dropping items is user code.
+            panics::swallow(|| items.clear());
+        } else {
+            let mut again = Vec::new();
+            for (item, mut entry) in items.drain(..).zip(entries.drain(..)) {
+                match mem::replace(&mut entry.slot, Seat::Delivered) {
+                    Seat::Again(filler, error, why) => {
+                        entry.slot = Seat::Open { filler, last: Some(error) };
+                        again.push((item, entry, why));
+                    }
+                    Seat::TimedOut | Seat::Late if let Some(ledger) = &ledger => {
+                        ledger.drop_timed_out(entry.id, item);
+                    }
+                    Seat::Withdrawn => withdrawn.push((entry.id, item)),
+                    _ => panics::swallow(|| drop(item)),
+                }
+            }
+            match &ledger {
+                Some(ledger) if finish => ledger.finish(self.id, again),
+                // The engine is gone: nobody tries again.
+                _ => fail(again.into_iter().map(|(_, entry, _)| entry)),
+            }
+        }
+        if let Some(ledger) = ledger {
+            entries.clear();
+            ledger.recycle(items, entries);
+        }
+        withdrawn
+    }
+}
+
+/// Delivers to items that may not be tried again the error of their last attempt.
+pub(crate) fn fail<O, E>(entries: impl Iterator<Item = EntryOf<O, E>>) {
+    let mut round = Round::new();
+    for entry in entries {
+        if let Seat::Open { filler, last } = entry.slot {
+            round.fill(filler, failed(last));
+        }
+    }
+    round.finish();
+}
+
+/// Returns the outcome of an item whose last attempt ended in `last`.
+fn failed<O, E>(last: Option<Arc<E>>) -> Outcome<O, E> {
+    Err(last.map_or(BatchError::Unresolved { panic: None }, BatchError::Failed))
+}
+
+impl<I, O, E> Slots<I, O, E> {
+    /// Puts a verdict on a seat, or gives it back and says whether it came too late.
+    fn judge(&mut self, index: usize, verdict: Verdict<O, E>) -> Result<(), (Verdict<O, E>, bool)> {
+        let Some(entry) = self.entries.get_mut(index) else { return Err((verdict, false)) };
+        let is_final = matches!(verdict, Verdict::Final(_));
+        if let Err(verdict) = entry.slot.judge(verdict) {
+            return Err((verdict, entry.slot.note_late()));
+        }
+        self.open -= 1;
+        if is_final {
+            self.resolved += 1;
+        } else {
+            self.again += 1;
+        }
+        Ok(())
+    }
+
+    fn take_resolved(&mut self) -> Vec<EntryOf<O, E>> {
+        let mut taken = Vec::with_capacity(self.resolved);
+        if self.resolved > 0 {
+            taken.extend(self.entries.iter_mut().filter_map(|entry| {
+                let seat = entry.slot.take_resolved()?;
+                Some(entry.with(seat))
+            }));
+            self.delivering += taken.len();
+            self.resolved = 0;
+        }
+        taken
+    }
+
+    /// Notes the delivery of a round; says whether the engine is to be told that all is over.
+    fn delivered(&mut self, count: usize) -> bool {
+        self.delivering -= count;
+        let is_over = self.open + self.resolved + self.again + self.delivering == 0;
+        is_over && !mem::replace(&mut self.finished, true)
+    }
+
+    /// Takes the entries of a batch whose items are back: whether no item needs anything more, and
+    /// whether the engine is still to be told.
+    fn close(&mut self) -> (Vec<EntryOf<O, E>>, bool, bool) {
+        let finish = self.again > 0 && !mem::replace(&mut self.finished, true);
+        let is_plain = !finish && self.entries.iter().all(|entry| entry.slot.is_plain());
+        (mem::take(&mut self.entries), is_plain, finish)
+    }
+}

@@ -1,0 +1,103 @@
+//! The place of one item in its batch, and what its result waits for.
+
+use crate::accumulator::{Again, End, Entry};
+use crate::error::{BatchError, Outcome};
+use crate::link::Link;
+use crate::slot;
+use crate::sync::Arc;
+
+/// The writer's side of the slot of one item.
+pub(crate) type Filler<O, E> = slot::Filler<Outcome<O, E>, Link>;
+
+/// The state of one item, from its submit to its result.
+pub(crate) enum Seat<O, E> {
+    /// No result yet; `last` is why the attempt before this one failed.
+    Open { filler: Filler<O, E>, last: Option<Arc<E>> },
+    /// Final, but not delivered.
+    Resolved(Filler<O, E>, Outcome<O, E>),
+    /// Tried in vain; goes back to the queue when the batch ends.
+    Again(Filler<O, E>, Arc<E>, Again),
+    /// Delivered.
+    Delivered,
+    /// Delivered: its time was over before its result came. The processor may hold the item still.
+    TimedOut,
+    /// As `TimedOut`, and a result came since.
+    Late,
+    /// Delivered: it was taken back from the processor.
+    Withdrawn,
+}
+
+/// What becomes of a result.
+pub(crate) enum Verdict<O, E> {
+    /// It is final.
+    Final(Outcome<O, E>),
+    /// The item is tried again.
+    Again(Arc<E>, Again),
+}
+
+impl<O, E> Seat<O, E> {
+    pub(crate) fn open(filler: Filler<O, E>) -> Self {
+        Self::Open { filler, last: None }
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self, Self::Open { .. })
+    }
+
+    /// Puts a verdict on an open seat, or gives it back.
+    pub(crate) fn judge(&mut self, verdict: Verdict<O, E>) -> Result<(), Verdict<O, E>> {
+        if !self.is_open() {
+            return Err(verdict);
+        }
+        let Self::Open { filler, .. } = std::mem::replace(self, Self::Delivered) else {
+            unreachable!("the seat is open")
+        };
+        *self = match verdict {
+            Verdict::Final(outcome) => Self::Resolved(filler, outcome),
+            Verdict::Again(error, again) => Self::Again(filler, error, again),
+        };
+        Ok(())
+    }
+}
+
+impl<O, E> Seat<O, E> {
+    /// Takes the result of a resolved seat, in a seat of its own.
+    pub(crate) fn take_resolved(&mut self) -> Option<Self> {
+        let over = match self {
+            Self::Resolved(_, Err(BatchError::TimedOut)) => Self::TimedOut,
+            Self::Resolved(_, Err(BatchError::Cancelled)) => Self::Withdrawn,
+            Self::Resolved(..) => Self::Delivered,
+            _ => return None,
+        };
+        Some(std::mem::replace(self, over))
+    }
+
+    /// Says whether the result is delivered.
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(self, Self::Delivered | Self::TimedOut | Self::Late | Self::Withdrawn)
+    }
+
+    /// Says whether nobody asks for the item any more.
+    pub(crate) fn is_plain(&self) -> bool {
+        matches!(self, Self::Delivered)
+    }
+
+    /// Notes a result that came too late; false if one was noted before, or none was missed.
+    pub(crate) fn note_late(&mut self) -> bool {
+        let is_late = matches!(self, Self::TimedOut);
+        if is_late {
+            *self = Self::Late;
+        }
+        is_late
+    }
+}
+
+/// Says to which end a resolved item came.
+pub(crate) fn end_of<O, E>(entry: &Entry<Seat<O, E>>) -> End {
+    match &entry.slot {
+        Seat::Resolved(_, Ok(_)) => End::Completed,
+        Seat::Resolved(_, Err(BatchError::TimedOut)) => End::TimedOut,
+        Seat::Resolved(_, Err(BatchError::Cancelled)) => End::Cancelled,
+        _ => End::Failed,
+    }
+}

@@ -137,6 +137,11 @@ impl Failure {
         self
     }
 
+    pub(crate) fn stopping(mut self) -> Self {
+        self.stops = true;
+        self
+    }
+
     /// The one who wrote for others is gone.
     pub(crate) fn panicked() -> Self {
         let what = "the thread that wrote for several panicked; open the journal anew";

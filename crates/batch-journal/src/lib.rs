@@ -32,8 +32,8 @@
 //! * **Acknowledging is cheap.** It does not wait for the storage: a killed process has forgotten
 //!   nothing, and after a loss of power the last acknowledged items may come back.
 //! * **One owner, readers beside it.** A lock of the operating system, which dies with the process;
-//!   who comes second learns who the owner is, or waits. [`status`] and the program `sqlite3` read
-//!   at any time.
+//!   who comes second learns who the owner is, or waits. An owner whose lock file was taken away stops
+//!   at its next write. [`status`] and the program `sqlite3` read at any time.
 //! * **Nothing is made up.** Each item has a checksum, and each transaction one over all of them: a
 //!   file that is damaged, or whose parts are not of one time, is refused with its name.
 //! * **A failed write stops the journal** when it leaves the file in doubt. What was accepted before
@@ -60,7 +60,7 @@
 //! * A program that reads for long in one transaction keeps the log from being moved to the file,
 //!   and the log grows meanwhile. One that writes for longer than 5 s has calls refused.
 //! * A `fork` without `exec` must not use the journal in the child.
-//! * [`unacked`](Journal::unacked) returns all items in memory.
+//! * [`unacked`](Journal::unacked) returns all items in memory, and writes wait for it.
 //!
 //! # Performance
 //!

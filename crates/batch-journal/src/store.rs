@@ -155,6 +155,11 @@ impl Store {
                 let what = format!("item {id} is stored already; take each id from `reserve` once");
                 Failure::new(JournalErrorKind::Duplicate, what)
             }
+            (None, None) if error == rusqlite::Error::QueryReturnedNoRows => {
+                let path = self.path.display();
+                let what = format!("\"{path}\" was written to by somebody who is not its owner");
+                Failure::new(JournalErrorKind::Corrupt, what).stopping()
+            }
             _ => Failure::sqlite("write to", &self.path, error),
         })
     }
@@ -204,10 +209,14 @@ impl Store {
                     }
                 }
             }
-            let sql = "UPDATE ledger SET run = ?1, items = ?2, seal = ?3 WHERE one = 1";
+            // The file has to be as we left it, or our books are not its books.
+            let sql = "UPDATE ledger SET run = ?1, items = ?2, seal = ?3 WHERE seal = ?4";
             let mut update = transaction.prepare_cached(sql).map_err(all)?;
-            let values = (clamp(ledger.run), clamp(ledger.items), ledger.seal());
-            update.execute(values).map_err(all)?;
+            let left = self.ledger.seal();
+            let values = (clamp(ledger.run), clamp(ledger.items), ledger.seal(), left);
+            if update.execute(values).map_err(all)? != 1 {
+                return Err((None, rusqlite::Error::QueryReturnedNoRows));
+            }
         }
         transaction.commit().map_err(all)?;
         self.ledger = ledger;
@@ -236,8 +245,9 @@ impl Store {
             store.set_level(Level::Nothing)?;
             // A value that changes: SQLite writes no page that stays the same.
             let ledger = Ledger { run: store.ledger.run + 1, ..store.ledger };
-            let sql = "UPDATE ledger SET run = ?1, seal = ?2";
-            store.connection.execute(sql, (clamp(ledger.run), ledger.seal()))
+            let sql = "UPDATE ledger SET run = ?1, seal = ?2 WHERE seal = ?3";
+            let values = (clamp(ledger.run), ledger.seal(), store.ledger.seal());
+            store.connection.execute(sql, values)
         };
         // With a dead storage there is nothing that could be done instead.
         let _ = transact(self);

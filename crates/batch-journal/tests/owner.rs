@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use batch_core::Journal;
+use batch_core::{Journal, JournalErrorKind};
 use batch_journal::{Bytes, OpenError, Options, SqliteJournal, status};
 use common::{append, folder, open, try_open, unacked};
 
@@ -211,6 +211,39 @@ fn the_lock_file_may_hold_anything() {
     drop(journal);
     fs::remove_file(dir.path().join("journal.lock")).unwrap();
     assert_eq!(status(dir.path()).unwrap().owner, None);
+}
+
+#[test]
+fn an_owner_whose_lock_was_taken_away_stops_before_it_does_harm() {
+    let dir = folder();
+    let first = open(dir.path());
+    let ids = append(&first, &[vec![1], vec![2]]).unwrap();
+    fs::remove_file(dir.path().join("journal.lock")).unwrap();
+    let second = open(dir.path());
+    for _ in 0..2 {
+        assert!(append(&first, &[vec![3]]).is_err());
+        assert!(first.ack(&ids).is_err());
+    }
+    append(&second, &[vec![4]]).unwrap();
+    let left = unacked(&second);
+    assert_eq!(left.iter().map(|(_, item)| item[0]).collect::<Vec<_>>(), [1, 2, 4]);
+    drop(second);
+    drop(first);
+    assert_eq!(unacked(&open(dir.path())), left);
+}
+
+#[test]
+fn a_stranger_who_writes_is_noticed() {
+    let dir = folder();
+    let journal = open(dir.path());
+    append(&journal, &[vec![1]]).unwrap();
+    let stranger = rusqlite::Connection::open(dir.path().join("journal.db")).unwrap();
+    stranger.execute("UPDATE ledger SET seal = 0", []).unwrap();
+    let error = append(&journal, &[vec![2]]).unwrap_err();
+    assert_eq!(error.kind(), JournalErrorKind::Corrupt);
+    assert!(error.to_string().ends_with("was written to by somebody who is not its owner"));
+    let error = append(&journal, &[vec![2]]).unwrap_err();
+    assert_eq!(error.kind(), JournalErrorKind::Stopped);
 }
 
 #[test]

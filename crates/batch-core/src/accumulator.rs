@@ -366,7 +366,8 @@ impl<K: Ord + Clone, I, S> Accumulator<K, I, S> {
         Some(era)
     }
 
-    /// While somebody waits for room nothing lingers, as no batch could take more.
+    /// While somebody waits for room nothing lingers, as no batch could take more. What went from
+    /// lingering to waiting for its turn by that stays there.
     pub(crate) fn set_pressed(&mut self, pressed: bool) {
         self.pressed = pressed;
         if pressed {
@@ -481,7 +482,6 @@ impl<K: Ord + Clone, I, S> Accumulator<K, I, S> {
             dispatch: self.policy.dispatch,
             order: self.policy.order,
             era: self.eras.current(),
-            pressed: self.pressed,
             closed: self.closed,
         }
     }
@@ -569,9 +569,14 @@ impl<K: Ord + Clone, I, S> Accumulator<K, I, S> {
     fn place(&mut self, id: LaneId) {
         let gate = self.gate();
         let Some(lane) = self.lanes.get_mut(id) else { return };
-        let (until, lingers) = match lane.head(&gate) {
-            Head::Goes { weight } => {
-                self.turns.join(id, &mut lane.share, weight);
+        let mut head = lane.head(&gate);
+        if self.pressed && matches!(head, Head::Waits { lingers: true, .. }) {
+            lane.hurry();
+            head = lane.head(&gate);
+        }
+        let (until, lingers) = match head {
+            Head::Goes => {
+                self.turns.join(id, &mut lane.share);
                 (NEVER, false)
             }
             Head::Waits { until, lingers } => {

@@ -1,18 +1,23 @@
 //! Deficit round robin: keys take turns, and each turn is worth the same weight.
+//!
+//! A lane may overdraw its last batch of a turn, and pays for that in the next one ("surplus round
+//! robin"): what a batch weighs is not known before it goes, as it may fill until then.
 
 use std::collections::BTreeSet;
 
 use super::lane::LaneId;
 
-/// What a lane holds of its turns.
+/// What a lane holds of its turns; lost when the lane runs out of work.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Share {
-    /// Weight that the lane may still send before the turn is over; less than twice the quantum,
-    /// and lost when the lane runs out of work.
-    credit: u64,
-    /// The turn that the lane is in or waits for; it keeps it while the credit lasts, also when a
-    /// batch in flight mutes it.
+    /// Weight that the lane may still send before its turn is over, or has sent too much. Never
+    /// further from 0 than the quantum.
+    credit: i128,
+    /// The turn that the lane waits for or is in. It keeps it until the credit is used up, also
+    /// while a batch in flight mutes it.
     turn: Option<u64>,
+    /// The turn has begun: it is paid for.
+    paid: bool,
     /// The lane stands in [`Turns::ready`].
     ready: bool,
 }
@@ -21,31 +26,27 @@ pub(super) struct Share {
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     ready: BTreeSet<(u64, LaneId)>,
-    /// The turn given to the next lane that joins at the end.
-    next: u64,
+    /// The turn given to the lane that joined last.
+    last: u64,
     /// What a turn is worth: the largest batch so far, so that each turn sends at least one.
     quantum: u64,
 }
 
 impl Turns {
-    /// Lets a lane take part whose next batch weighs `weight`.
-    pub(super) fn join(&mut self, id: LaneId, share: &mut Share, weight: u64) {
+    /// Lets a lane take part: at the end, or where it was if its turn is not over.
+    pub(super) fn join(&mut self, id: LaneId, share: &mut Share) {
         if share.ready {
             return;
         }
-        let turn = match share.turn {
-            Some(turn) if share.credit >= cost(weight) => turn,
-            _ => {
-                self.next += 1;
-                self.next
-            }
-        };
-        share.turn = Some(turn);
+        let turn = *share.turn.get_or_insert_with(|| {
+            self.last += 1;
+            self.last
+        });
         share.ready = true;
         self.ready.insert((turn, id));
     }
 
-    /// Takes a lane out that has nothing to send now; it keeps its credit.
+    /// Takes a lane out that has nothing to send now.
     pub(super) fn leave(&mut self, id: LaneId, share: &mut Share) {
         if share.ready {
             share.ready = false;
@@ -55,13 +56,19 @@ impl Turns {
 
     /// Charges a batch that a lane sends, and takes the lane out.
     pub(super) fn charge(&mut self, id: LaneId, share: &mut Share, weight: u64) {
-        let cost = cost(weight);
-        self.quantum = self.quantum.max(cost);
-        if share.credit < cost {
-            share.credit = share.credit.saturating_add(self.quantum);
-        }
-        share.credit -= cost;
         self.leave(id, share);
+        // Batches without weight cost something too: they must not keep a turn for ever.
+        let cost = weight.max(1);
+        self.quantum = self.quantum.max(cost);
+        if !share.paid {
+            share.paid = true;
+            share.credit += i128::from(self.quantum);
+        }
+        share.credit -= i128::from(cost);
+        if share.credit <= 0 {
+            share.turn = None;
+            share.paid = false;
+        }
     }
 
     /// Returns the lane whose turn it is.
@@ -73,9 +80,4 @@ impl Turns {
     pub(super) fn len(&self) -> usize {
         self.ready.len()
     }
-}
-
-/// Batches without weight cost something too: they must not keep a turn for ever.
-fn cost(weight: u64) -> u64 {
-    weight.max(1)
 }

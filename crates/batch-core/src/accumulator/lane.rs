@@ -22,16 +22,14 @@ pub(super) struct Gate {
     pub(super) dispatch: Dispatch,
     pub(super) order: Order,
     pub(super) era: EraId,
-    /// Somebody waits for room: nothing lingers.
-    pub(super) pressed: bool,
     pub(super) closed: bool,
 }
 
 /// What a lane can do now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Head {
-    /// Its next batch may go, and weighs so much.
-    Goes { weight: u64 },
+    /// Its next batch may go.
+    Goes,
     /// Nothing goes before `until`; `lingers` says that a flush would change that.
     Waits { until: Time, lingers: bool },
 }
@@ -53,6 +51,8 @@ struct Fresh<I, S> {
     era: EraId,
     /// Another item would not fit, or did not.
     full: bool,
+    /// It lingered while somebody waited for room: it goes at once, and takes more until then.
+    hurried: bool,
 }
 
 /// The waiting items of one key and how many batches of it are in flight.
@@ -108,7 +108,7 @@ impl<K, I, S> Lane<K, I, S> {
                 }
                 changed = true;
                 let parcel = Parcel::new(pool.take());
-                self.fresh.push_back(Fresh { parcel, era, full: false });
+                self.fresh.push_back(Fresh { parcel, era, full: false, hurried: false });
                 self.fresh.back_mut().expect("a batch was just added")
             }
         };
@@ -120,6 +120,13 @@ impl<K, I, S> Lane<K, I, S> {
         changed
     }
 
+    /// Lets the first batch that was never sent go without linger.
+    pub(super) fn hurry(&mut self) {
+        if let Some(fresh) = self.fresh.front_mut() {
+            fresh.hurried = true;
+        }
+    }
+
     /// Returns what the lane can do.
     pub(super) fn head(&self, gate: &Gate) -> Head {
         if gate.order == Order::Fifo && self.in_flight > 0 {
@@ -128,7 +135,7 @@ impl<K, I, S> Lane<K, I, S> {
         let mut until = NEVER;
         if let Some(rerun) = self.reruns.first() {
             if rerun.due <= gate.now {
-                return Head::Goes { weight: rerun.parcel.weight };
+                return Head::Goes;
             }
             until = rerun.due;
             if gate.order == Order::Fifo {
@@ -140,7 +147,7 @@ impl<K, I, S> Lane<K, I, S> {
         };
         let end = fresh.goes_at(gate);
         if end <= gate.now {
-            Head::Goes { weight: fresh.parcel.weight }
+            Head::Goes
         } else {
             Head::Waits { until: until.min(end), lingers: true }
         }
@@ -218,7 +225,7 @@ impl<I, S> Fresh<I, S> {
 
     /// Returns from when on the batch may go.
     fn goes_at(&self, gate: &Gate) -> Time {
-        if self.full || self.era < gate.era || gate.pressed || gate.closed {
+        if self.full || self.hurried || self.era < gate.era || gate.closed {
             return 0;
         }
         match gate.dispatch {
@@ -237,7 +244,7 @@ impl<I, S> Fresh<I, S> {
             _ if gate.closed => DispatchReason::Close,
             Dispatch::Natural => DispatchReason::Natural,
             Dispatch::Linger(linger) if has_lingered(linger) => DispatchReason::Linger,
-            // Somebody waits for room, so no more can come.
+            // Somebody waited for room, so no more could come.
             Dispatch::Linger(_) | Dispatch::Full => DispatchReason::Full,
         }
     }

@@ -59,6 +59,11 @@ impl<K: Ord + Clone, I, S> Lanes<K, I, S> {
     }
 
     #[cfg(test)]
+    pub(super) fn iter_ids(&self) -> impl Iterator<Item = (LaneId, &Lane<K, I, S>)> {
+        self.by_id.iter().map(|(id, lane)| (*id, lane))
+    }
+
+    #[cfg(test)]
     pub(super) fn len(&self) -> (usize, usize) {
         (self.by_key.len(), self.by_id.len())
     }

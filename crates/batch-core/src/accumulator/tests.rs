@@ -1,7 +1,8 @@
-#![allow(clippy::unwrap_used, reason = "a test ends where a value is missing")]
-
 use super::*;
 
+mod laws;
+mod model;
+mod pair;
 mod rules;
 
 const MS: u64 = 1_000_000;

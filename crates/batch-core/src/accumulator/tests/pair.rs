@@ -1,0 +1,464 @@
+//! The accumulator and its model, which get the same calls and are compared after each.
+
+use super::model::{KEYS, Model, Next, State};
+use super::*;
+
+/// Bits that decide what is done next.
+pub(super) struct Dice(pub(super) u64);
+
+impl Dice {
+    /// Returns a number below `sides`.
+    pub(super) fn roll(&mut self, sides: u64) -> u64 {
+        let (rest, rolled) = (self.0 / sides, self.0 % sides);
+        self.0 = rest;
+        rolled
+    }
+
+    fn one_in(&mut self, sides: u64) -> bool {
+        self.roll(sides) == 0
+    }
+
+    /// Returns one of the numbers below `len`, which is not 0.
+    fn index(&mut self, len: usize) -> usize {
+        usize::try_from(self.roll(len as u64)).unwrap()
+    }
+}
+
+pub(super) struct Pair {
+    pub(super) real: Accumulator<usize, u64, ()>,
+    pub(super) model: Model,
+    /// What is in flight and not settled.
+    flying: Vec<(BatchId, Parted<u64, ()>)>,
+    pub(super) trace: Vec<Event>,
+}
+
+impl Pair {
+    pub(super) fn new(policy: Policy) -> Self {
+        let mut real = Accumulator::new(policy.clone());
+        real.start_trace();
+        Self { real, model: Model::new(policy), flying: Vec::new(), trace: Vec::new() }
+    }
+
+    /// Does one thing, and checks every law.
+    pub(super) fn step(&mut self, mut dice: Dice) {
+        let now = self.time(&mut dice);
+        match dice.roll(64) {
+            0..24 => self.push(now, &mut dice),
+            24..36 => self.send(now, &mut dice),
+            36..50 => self.end(now, &mut dice),
+            50..54 => self.cancel(now, &mut dice),
+            54..57 => self.flush(now),
+            57..59 => {
+                self.model.pressed = !self.model.pressed;
+                self.real.set_pressed(self.model.pressed);
+            }
+            59..61 => self.reserve(&mut dice),
+            61..63 => self.tick(now, &mut dice),
+            _ => self.close(&mut dice),
+        }
+        self.model.hurry();
+        self.check();
+    }
+
+    /// Draws what time it is: mostly a little later, at times far later or before.
+    fn time(&self, dice: &mut Dice) -> Time {
+        let now = self.model.now;
+        match dice.roll(32) {
+            0..12 => now,
+            12..28 => now.saturating_add(dice.roll(4)),
+            28 => now.saturating_add(dice.roll(64)),
+            29 if dice.one_in(256) => now.saturating_add(u64::MAX >> dice.roll(64)),
+            30 => now.saturating_sub(dice.roll(16)),
+            _ => now,
+        }
+    }
+
+    fn push(&mut self, now: Time, dice: &mut Dice) {
+        let key = dice.index(KEYS);
+        let weight = match dice.roll(16) {
+            0 => 0,
+            1 => self.model.policy.max_weight,
+            2 => u64::MAX,
+            _ => 1 + dice.roll(6),
+        };
+        let admitted = self.real.admit(weight);
+        assert_eq!(admitted, self.model.admit(weight));
+        if admitted.is_err() {
+            return;
+        }
+        let seq = self.model.items.len() as u64;
+        self.model.at(now);
+        self.model.push(key, weight);
+        self.real.push(now, key, id(seq), weight, seq, ());
+    }
+
+    /// Lets everything happen that is due.
+    fn tick(&mut self, now: Time, dice: &mut Dice) {
+        self.model.at(now);
+        let mut expired = Vec::new();
+        while let Some(due) = self.real.tick(now) {
+            match due {
+                Due::Expired(items) => expired.extend(items.iter().map(|(seq, _)| *seq)),
+                Due::Overdue(batch) => self.time_out(batch, dice),
+            }
+        }
+        expired.sort_unstable();
+        let mut due = self.model.seqs(State::Waits);
+        due.retain(|&seq| self.model.get(seq).deadline <= self.model.now);
+        assert_eq!(expired, due);
+        self.model.leave_queue(&expired);
+        self.model.stats.expired += expired.len() as u64;
+        self.model.hurry();
+        self.model.note_turns();
+        assert_eq!(self.real.next_timer(), self.model.next_timer());
+        let ready = (0..KEYS).any(|key| self.model.next(key).is_some()) && self.model.may_send();
+        assert_eq!(self.real.has_ready(), ready);
+        assert!(self.real.next_timer().is_none_or(|next| next > self.model.now));
+    }
+
+    /// Ends the items of a batch in flight whose deadline has come.
+    fn time_out(&mut self, batch: BatchId, dice: &mut Dice) {
+        let now = self.model.now;
+        let at = self.model.flights.iter().position(|flight| flight.batch == batch).unwrap();
+        assert!(self.model.flights[at].armed <= now);
+        let (_, items) = self.flying.iter_mut().find(|(of, _)| *of == batch).unwrap();
+        let late: Vec<_> = items.extract_if(.., |(_, entry)| entry.deadline <= now).collect();
+        let next = items.iter().map(|(_, entry)| entry.deadline).min().unwrap_or(NEVER);
+        self.settle(batch, late, End::TimedOut);
+        self.real.rearm(batch, next);
+        self.model.flights[at].armed = next;
+        if dice.one_in(2) {
+            self.deliver(batch);
+        }
+    }
+
+    fn send(&mut self, now: Time, dice: &mut Dice) {
+        if dice.one_in(8) {
+            // Nothing is sent past its deadline, even if nobody looked at the time.
+            self.model.at(now);
+            self.real.at(now);
+        } else {
+            self.tick(now, dice);
+        }
+        let upcoming: Option<Vec<_>> =
+            self.real.upcoming().map(|entries| entries.iter().map(|entry| entry.id).collect());
+        let Some(ready) = self.real.next_ready() else { return };
+        let next = self.model.next(ready.key).expect("what is sent may go");
+        assert!(self.model.may_send());
+        assert_eq!(ready.reason, self.model.reason(ready.key, next));
+        let stats = &mut self.model.stats;
+        stats.calls += 1;
+        stats.retries += u64::from(ready.reason == DispatchReason::Retry);
+        stats.splits += u64::from(ready.reason == DispatchReason::Split);
+        let flight = self.model.take(ready.batch, ready.key, next);
+        assert_eq!(ready.items, flight.seqs);
+        assert_eq!(ready.deadline, flight.armed);
+        let (seqs, ids) = (flight.seqs.clone(), flight.seqs.iter().map(|&seq| id(seq)).collect());
+        assert_eq!(upcoming, Some(ids));
+        let weight = self.model.weigh(&seqs);
+        assert!(seqs.len() <= self.model.policy.max_items);
+        assert!(weight <= u128::from(self.model.policy.max_weight));
+        if next == Next::Fresh {
+            let age = self.model.now - self.model.get(seqs[0]).accepted;
+            assert_eq!(ready.queued, age, "from the oldest item");
+        }
+        for (entry, &seq) in ready.entries.iter().zip(&seqs) {
+            assert_eq!((entry.id, entry.attempt), (id(seq), self.model.get(seq).attempt));
+        }
+        self.flying.push((ready.batch, ready.items.into_iter().zip(ready.entries).collect()));
+    }
+
+    /// Ends some or all items of a batch in flight.
+    fn end(&mut self, now: Time, dice: &mut Dice) {
+        if self.flying.is_empty() {
+            return;
+        }
+        self.model.at(now);
+        self.real.at(now);
+        let at = dice.index(self.flying.len());
+        let batch = self.flying[at].0;
+        if dice.one_in(4) {
+            let count = dice.index(self.flying[at].1.len() + 1);
+            let some = self.flying[at].1.drain(..count).collect();
+            self.settle(batch, some, [End::Completed, End::Failed, End::Cancelled][dice.index(3)]);
+            if dice.one_in(2) {
+                self.deliver(batch);
+            }
+            return;
+        }
+        let (_, items) = self.flying.remove(at);
+        let mut again = Vec::new();
+        let whole = dice.roll(4);
+        for (item, entry) in items {
+            match if whole < 3 { whole } else { dice.roll(3) } {
+                0 => self.settle(batch, vec![(item, entry)], End::Completed),
+                1 => {
+                    let after = [None, None, Some(dice.roll(8)), Some(u64::MAX)][dice.index(4)];
+                    again.push((item, entry, Again::Retry { after }));
+                }
+                _ => again.push((item, entry, Again::Split)),
+            }
+        }
+        if dice.one_in(4) {
+            again.reverse();
+        }
+        self.finish(now, batch, again);
+    }
+
+    pub(super) fn settle(&mut self, batch: BatchId, items: Parted<u64, ()>, end: End) {
+        let ends = items.iter().map(|(_, entry)| (entry.mark, end));
+        self.real.settle(self.model.now, batch, ends);
+        let flight = self.model.flights.iter_mut().find(|flight| flight.batch == batch).unwrap();
+        if end == End::Completed && !items.is_empty() && !flight.completed {
+            flight.completed = true;
+            let whole = u64::from(self.model.policy.retry.budget) * 5;
+            self.model.budget = (self.model.budget + 1).min(whole);
+        }
+        let count = items.len() as u64;
+        match end {
+            End::Completed => self.model.stats.completed += count,
+            End::Failed => self.model.stats.failed += count,
+            End::TimedOut => self.model.stats.expired += count,
+            End::Cancelled => self.model.stats.cancelled += count,
+        }
+        for (seq, _) in items {
+            assert_eq!(self.model.get(seq).state, State::Flies, "{seq} ends once");
+            self.model.item(seq).state = State::Ended;
+        }
+    }
+
+    fn deliver(&mut self, batch: BatchId) {
+        let flight = self.model.flights.iter().find(|flight| flight.batch == batch).unwrap();
+        let mut told = 0;
+        for seq in flight.seqs.clone() {
+            if self.model.get(seq).state == State::Ended {
+                self.model.item(seq).state = State::Told;
+                told += 1;
+            }
+        }
+        self.real.delivered(batch, told);
+    }
+
+    pub(super) fn finish(
+        &mut self,
+        now: Time,
+        batch: BatchId,
+        again: Vec<(u64, Entry<()>, Again)>,
+    ) {
+        self.model.at(now);
+        let mut expected: Vec<_> = again.iter().map(|(seq, _, wish)| (*seq, *wish)).collect();
+        expected.sort_unstable_by_key(|(seq, _)| *seq);
+        // A batch in flight tells its callers before it is finished.
+        self.deliver(batch);
+        let finished = self.real.finish(now, batch, again);
+        let fresh = self.real.take_trace();
+        let denied = self.put_back(batch, &expected, &fresh);
+        self.trace.extend(fresh);
+        if let Finished::Denied(items) = finished {
+            assert_eq!(items.iter().map(|(seq, _)| *seq).collect::<Vec<_>>(), denied);
+            assert!(!denied.is_empty());
+            for seq in denied {
+                self.model.item(seq).state = State::Ended;
+                self.model.stats.failed += 1;
+            }
+            self.check();
+            self.deliver(batch);
+            let over = self.real.finish(now, batch, Vec::new());
+            assert!(matches!(over, Finished::Over { .. }));
+        } else {
+            assert_eq!(denied, [0; 0]);
+        }
+        self.model.flights.retain(|flight| flight.batch != batch);
+    }
+
+    /// Puts items back as they asked; returns those that are denied.
+    fn put_back(&mut self, batch: BatchId, wishes: &[(u64, Again)], trace: &[Event]) -> Vec<u64> {
+        let flight = self.model.flights.iter().find(|flight| flight.batch == batch).unwrap();
+        let (key, was_alone, now) = (flight.key, flight.seqs.len() == 1, self.model.now);
+        let retry = self.model.policy.retry;
+        let (mut denied, mut retried, mut split, mut longest) = (vec![], vec![], vec![], 0);
+        for &(seq, wish) in wishes {
+            let item = self.model.get(seq);
+            let list = match wish {
+                _ if self.model.halted.is_some() => &mut denied,
+                Again::Split if was_alone => &mut denied,
+                Again::Split => &mut split,
+                Again::Retry { after } => {
+                    let after = after.unwrap_or(0);
+                    let many = item.retries + 1 >= retry.max_attempts;
+                    if many || now.saturating_add(after) >= item.deadline {
+                        &mut denied
+                    } else {
+                        longest = longest.max(after);
+                        &mut retried
+                    }
+                }
+            };
+            list.push(seq);
+        }
+        if let Some(most) = retried.iter().map(|&seq| self.model.get(seq).retries).max() {
+            let doubled = u128::from(retry.base) << most;
+            let longest_jitter = u64::try_from(doubled.min(u128::from(retry.cap))).unwrap();
+            let latest = now.saturating_add(longest.max(longest_jitter));
+            // The jitter is random: the trace tells what it was, or that it was too long.
+            let told = trace.iter().find_map(|event| match event {
+                Event::Retried { due, .. } => Some(*due),
+                _ => None,
+            });
+            let due = told.unwrap_or(latest);
+            assert!(now.saturating_add(longest) <= due && due <= latest);
+            let late = |seq: &u64| self.model.get(*seq).deadline <= due;
+            let can_pay = self.model.budget >= 5;
+            if told.is_some() {
+                denied.extend(retried.extract_if(.., |seq| late(seq)));
+                assert!(!retried.is_empty() && can_pay);
+                self.model.budget -= 5;
+                for &seq in &retried {
+                    self.model.item(seq).retries += 1;
+                }
+                self.put(key, &retried, due, DispatchReason::Retry);
+            } else {
+                assert!(retried.iter().all(late) || !can_pay);
+                denied.append(&mut retried);
+            }
+        }
+        let second = split.split_off(split.len().div_ceil(2));
+        self.put(key, &second, now, DispatchReason::Split);
+        self.put(key, &split, now, DispatchReason::Split);
+        denied.sort_unstable();
+        denied
+    }
+
+    fn put(&mut self, key: usize, seqs: &[u64], due: Time, reason: DispatchReason) {
+        for &seq in seqs {
+            assert_eq!(self.model.get(seq).state, State::Flies);
+            self.model.item(seq).state = State::Waits;
+            self.model.item(seq).attempt += 1;
+        }
+        if !seqs.is_empty() {
+            let rerun = super::model::Rerun { seqs: seqs.to_vec(), due, reason };
+            self.model.keys[key].reruns.push(rerun);
+        }
+    }
+
+    fn cancel(&mut self, now: Time, dice: &mut Dice) {
+        self.model.at(now);
+        let waiting = self.model.seqs(State::Waits);
+        let seq = if waiting.is_empty() || dice.one_in(4) {
+            dice.roll(self.model.items.len() as u64 + 1)
+        } else {
+            waiting[dice.index(waiting.len())]
+        };
+        let lane = self.real.lanes.iter_ids().find(|(_, lane)| {
+            self.model.items.get(usize::try_from(seq).unwrap()).is_some_and(|i| i.key == lane.key)
+        });
+        let hint = lane.map(|(id, _)| id).filter(|_| dice.one_in(2));
+        let cancelled = self.real.cancel(now, id(seq), hint);
+        assert_eq!(cancelled.map(|(seq, _)| seq), waiting.contains(&seq).then_some(seq));
+        if waiting.contains(&seq) {
+            self.model.leave_queue(&[seq]);
+            self.model.stats.cancelled += 1;
+        }
+    }
+
+    fn flush(&mut self, now: Time) {
+        self.model.at(now);
+        self.model.flush();
+        let open = [State::Waits, State::Flies, State::Ended].map(|state| self.model.seqs(state));
+        let open = open.concat();
+        let era = self.real.flush(now);
+        assert_eq!(era.is_some(), !open.is_empty());
+        let Some(era) = era else { return };
+        match self.model.barriers.iter().position(|(of, _)| *of == era) {
+            Some(at) => assert_eq!(at + 1, self.model.barriers.len(), "nothing came since"),
+            None => self.model.barriers.push((era, open)),
+        }
+    }
+
+    fn reserve(&mut self, dice: &mut Dice) {
+        let weight = dice.roll(6);
+        if dice.one_in(2) {
+            if self.real.admit(weight).is_ok() {
+                self.real.reserve(weight);
+                self.model.reserved.push(weight);
+            }
+        } else if let Some(weight) = self.model.reserved.pop() {
+            self.real.release(weight);
+        }
+    }
+
+    fn close(&mut self, dice: &mut Dice) {
+        match dice.roll(128) {
+            0..3 => {
+                self.real.close();
+                self.model.closed = true;
+            }
+            3 => {
+                let over = id(dice.roll(9));
+                self.real.halt(over);
+                self.model.halted.get_or_insert(over);
+            }
+            4..8 => self.drain(),
+            _ => self.real.recycle(Vec::new(), Vec::new()),
+        }
+    }
+
+    fn drain(&mut self) {
+        let drained: Vec<_> = self.real.drain().iter().map(|(seq, _)| *seq).collect();
+        assert_eq!(drained, self.model.seqs(State::Waits), "the oldest first");
+        self.model.leave_queue(&drained);
+        self.model.stats.handed_back += drained.len() as u64;
+    }
+
+    /// Compares all that can be seen.
+    fn check(&mut self) {
+        let (waiting, flying) = (self.model.seqs(State::Waits), self.model.seqs(State::Flies));
+        let stats = &mut self.model.stats;
+        stats.queued = waiting.len() as u64;
+        stats.in_flight = flying.len() as u64;
+        assert_eq!(self.real.stats(), stats);
+        let ended = stats.completed + stats.failed + stats.cancelled + stats.expired;
+        let law = ended + stats.handed_back + stats.queued + stats.in_flight;
+        assert_eq!(stats.accepted, law);
+        while let Some(era) = self.real.next_done_era() {
+            let (of, items) = self.model.barriers.remove(0);
+            assert_eq!(of, era, "each is told of once, in order");
+            assert!(items.iter().all(|&seq| self.model.get(seq).state == State::Told));
+        }
+        for (era, items) in &self.model.barriers {
+            let is_open = items.iter().any(|&seq| self.model.get(seq).state != State::Told);
+            assert!(is_open, "{era:?} is done");
+        }
+        let oldest = waiting.iter().map(|&seq| self.model.get(seq).accepted).min();
+        assert_eq!(self.real.oldest(), oldest);
+        let has_work = |key: &usize| {
+            waiting.iter().any(|&seq| self.model.get(seq).key == *key)
+                || self.model.flights.iter().any(|flight| flight.key == *key)
+        };
+        let busy = (0..KEYS).filter(has_work).count();
+        assert_eq!(self.real.lanes.len(), (busy, busy), "keys without work are forgotten");
+        assert!(self.real.eras.len() <= waiting.len() + self.model.items.len() + 1);
+        assert_eq!(self.real.is_closed(), self.model.closed || self.model.halted.is_some());
+        self.model.note_turns();
+        self.trace.extend(self.real.take_trace());
+    }
+
+    /// Ends everything; nothing is left of it.
+    pub(super) fn wind_up(&mut self) {
+        while let Some(weight) = self.model.reserved.pop() {
+            self.real.release(weight);
+        }
+        while let Some((batch, items)) = self.flying.pop() {
+            self.settle(batch, items, End::Completed);
+            self.finish(self.model.now, batch, Vec::new());
+        }
+        self.drain();
+        self.check();
+        assert!(self.real.is_idle() && self.model.barriers.is_empty());
+        let real = &self.real;
+        assert_eq!(real.lanes.len(), (0, 0));
+        assert_eq!([real.turns.len(), real.timers.len(), real.lingering.len()], [0; 3]);
+        assert_eq!([real.flights.len(), real.eras.len() - 1], [0; 2]);
+        assert!(real.history().len() <= self.model.policy.history);
+    }
+}

@@ -12,10 +12,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::id::{BatchId, ItemId};
-use crate::stats::{DispatchReason, PastBatch, Stats};
+use crate::stats::{DispatchReason, PastBatch};
 
 mod again;
 mod books;
+mod dispatch;
 mod entry;
 mod eras;
 mod event;
@@ -30,6 +31,7 @@ mod retry;
 #[cfg(test)]
 mod tests;
 mod timers;
+mod views;
 
 use books::{Books, between, count};
 pub(crate) use entry::{Again, End, Entry, Mark};
@@ -38,7 +40,6 @@ use eras::Eras;
 pub(crate) use event::Event;
 use fairness::Turns;
 pub(crate) use lane::LaneId;
-use lane::{Gate, Head, Taken};
 use lanes::Lanes;
 pub(crate) use policy::{Dispatch, NEVER, Order, Policy, Refused, RetryPolicy, Time};
 use pool::Pool;
@@ -72,7 +73,8 @@ pub(crate) struct Accumulator<K, I, S> {
     closed: bool,
     /// The item over which the processor ended everything: nothing is sent any more.
     halted: Option<ItemId>,
-    trace: Option<Vec<Event>>,
+    #[cfg(test)]
+    trace: Vec<Event>,
 }
 
 /// A batch that the processor has.
@@ -107,8 +109,8 @@ pub(crate) enum Due<I, S> {
 /// How far the end of a batch is.
 #[derive(Debug)]
 pub(crate) enum Finished<I, S> {
-    /// The batch is over; it was in flight for so many nanoseconds.
-    Over { in_flight: u64 },
+    /// The batch is over.
+    Over,
     /// These items are not sent again and are counted as failed. So that nothing overtakes them
     /// the batch stays in flight: tell them, then finish it with nothing more to put back.
     Denied(Parted<I, S>),
@@ -118,7 +120,6 @@ pub(crate) enum Finished<I, S> {
 #[derive(Debug)]
 pub(crate) struct Ready<K, I, S> {
     pub(crate) batch: BatchId,
-    pub(crate) lane: LaneId,
     pub(crate) key: K,
     pub(crate) items: Vec<I>,
     /// One for each item, at the same place.
@@ -126,8 +127,6 @@ pub(crate) struct Ready<K, I, S> {
     pub(crate) reason: DispatchReason,
     /// How long its oldest item waited, in nanoseconds; for a rerun since it was put back.
     pub(crate) queued: u64,
-    /// The first deadline of its items.
-    pub(crate) deadline: Time,
 }
 
 impl<K: Ord + Clone, I, S> Accumulator<K, I, S> {
@@ -148,7 +147,8 @@ impl<K: Ord + Clone, I, S> Accumulator<K, I, S> {
             pressed: false,
             closed: false,
             halted: None,
-            trace: None,
+            #[cfg(test)]
+            trace: Vec::new(),
             policy,
         }
     }
@@ -163,11 +163,6 @@ impl<K: Ord + Clone, I, S> Accumulator<K, I, S> {
             None if !self.has_room(weight) => Err(Refused::Full),
             None => Ok(()),
         }
-    }
-
-    /// Says whether the bound leaves room for one more item of this weight.
-    pub(crate) fn has_room(&self, weight: u64) -> bool {
-        self.books.has_room(weight, &self.policy)
     }
 
     /// Keeps room for an admitted item that is not pushed yet; it is not an accepted one.
@@ -199,12 +194,10 @@ impl<K: Ord + Clone, I, S> Accumulator<K, I, S> {
         let entry = Entry { id, mark, accepted: now, deadline, attempt: 1, retries: 0, slot };
         self.books.accept(weight);
         let (lane, place) = self.lanes.enter(key);
-        if let Some(trace) = &mut self.trace {
-            trace.push(Event::Admitted { id, lane });
-        }
         if place.push(item, entry, &self.policy, &mut self.pool) {
             self.place(lane);
         }
+        self.note(|| Event::Admitted { id, lane });
         lane
     }
 
@@ -229,11 +222,6 @@ impl<K: Ord + Clone, I, S> Accumulator<K, I, S> {
         None
     }
 
-    /// Returns when time does something next.
-    pub(crate) fn next_timer(&self) -> Option<Time> {
-        self.timers.next()
-    }
-
     /// Takes the next batch that may go by the time told last.
     ///
     /// There is none before [`tick`](Self::tick) has done all that is due: no item is sent whose
@@ -243,17 +231,6 @@ impl<K: Ord + Clone, I, S> Accumulator<K, I, S> {
             return None;
         }
         self.next_lane().map(|lane| self.send(lane))
-    }
-
-    /// Says whether a batch may go, as far as time was told.
-    pub(crate) fn has_ready(&self) -> bool {
-        self.next_lane().is_some()
-    }
-
-    /// Lends the entries of the batch that goes next.
-    pub(crate) fn upcoming(&self) -> Option<&[Entry<S>]> {
-        let parcel = self.lanes.get(self.next_lane()?)?.peek(self.now)?;
-        Some(&parcel.entries)
     }
 
     /// Counts items of a batch in flight that are final; to be called before anybody is told.
@@ -325,7 +302,7 @@ impl<K: Ord + Clone, I, S> Accumulator<K, I, S> {
         lane.in_flight -= 1;
         self.place(flight.lane);
         self.note(|| Event::Finished { batch });
-        Finished::Over { in_flight: now - flight.sent }
+        Finished::Over
     }
 
     /// Takes out an item that waits; `None` if it is in flight or final.
@@ -410,25 +387,6 @@ impl<K: Ord + Clone, I, S> Accumulator<K, I, S> {
         self.pool.keep(items, entries);
     }
 
-    /// Returns the number of items that wait, for the first time or again.
-    pub(crate) fn queued(&self) -> u64 {
-        self.books.stats.queued
-    }
-
-    /// Says whether items are admitted no more.
-    pub(crate) fn is_closed(&self) -> bool {
-        self.closed || self.halted.is_some()
-    }
-
-    /// Says whether nothing waits, is in flight or has room reserved.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.flights.is_empty() && self.books.is_idle()
-    }
-
-    pub(crate) fn stats(&self) -> &Stats {
-        &self.books.stats
-    }
-
     /// Counts a submit that was refused.
     pub(crate) fn note_refused(&mut self) {
         self.books.stats.refused += 1;
@@ -437,165 +395,5 @@ impl<K: Ord + Clone, I, S> Accumulator<K, I, S> {
     /// Counts a result that came after its item was final.
     pub(crate) fn note_late(&mut self) {
         self.books.stats.late += 1;
-    }
-
-    /// Returns when the oldest of the waiting items was accepted; looks at every key.
-    pub(crate) fn oldest(&self) -> Option<Time> {
-        self.lanes.iter().filter_map(lane::Lane::oldest).min()
-    }
-
-    /// Returns when a batch was sent last; 0 if none was.
-    pub(crate) fn last_dispatch(&self) -> Time {
-        self.last_dispatch
-    }
-
-    /// Lends the past batches, the oldest first.
-    pub(crate) fn history(&self) -> impl ExactSizeIterator<Item = &PastBatch<K>> {
-        self.books.history.iter()
-    }
-
-    /// Begins to note every step.
-    pub(crate) fn start_trace(&mut self) {
-        self.trace.get_or_insert_default();
-    }
-
-    /// Takes the steps noted since the last call.
-    pub(crate) fn take_trace(&mut self) -> Vec<Event> {
-        self.trace.as_mut().map(std::mem::take).unwrap_or_default()
-    }
-
-    /// Takes in what time it is. It never goes back, and never is [`NEVER`].
-    fn at(&mut self, now: Time) -> Time {
-        self.now = self.now.max(now.min(NEVER - 1));
-        self.now
-    }
-
-    fn note(&mut self, event: impl FnOnce() -> Event) {
-        if let Some(trace) = &mut self.trace {
-            trace.push(event());
-        }
-    }
-
-    fn gate(&self) -> Gate {
-        Gate {
-            now: self.now,
-            dispatch: self.policy.dispatch,
-            order: self.policy.order,
-            era: self.eras.current(),
-            closed: self.closed,
-        }
-    }
-
-    fn next_lane(&self) -> Option<LaneId> {
-        let may_send = self.halted.is_none() && self.flights.len() < self.policy.max_in_flight;
-        self.turns.first().filter(|_| may_send)
-    }
-
-    /// Takes the next batch of a lane and enters it in the books.
-    fn send(&mut self, id: LaneId) -> Ready<K, I, S> {
-        let (now, gate) = (self.now, self.gate());
-        let lane = self.lanes.get_mut(id).expect("a lane that is ready is listed");
-        let Taken { parcel, reason, since } = lane.take(&gate);
-        self.turns.charge(id, &mut lane.share, parcel.weight);
-        lane.in_flight += 1;
-        let batch = BatchId(self.sent);
-        self.sent += 1;
-        self.last_dispatch = now;
-        self.books.send(parcel.len(), reason);
-        let past = PastBatch {
-            id: batch,
-            key: lane.key.clone(),
-            items: parcel.len(),
-            completed: 0,
-            failed: 0,
-            expired: 0,
-            cancelled: 0,
-            again: 0,
-            reason,
-            queued: between(since, now),
-            in_flight: between(now, now),
-        };
-        let (key, deadline) = (lane.key.clone(), parcel.deadline());
-        let (open, era) = (parcel.len(), parcel.entries[0].mark.era);
-        let flight = Flight { lane: id, open, untold: 0, era, alarm: NEVER, sent: now, past };
-        self.flights.insert(batch, flight);
-        self.rearm(batch, deadline);
-        self.place(id);
-        self.note(|| Event::Dispatched { batch, lane: id, reason, ids: parcel.ids() });
-        Ready {
-            batch,
-            lane: id,
-            key,
-            items: parcel.items,
-            entries: parcel.entries,
-            reason,
-            queued: now - since,
-            deadline,
-        }
-    }
-
-    /// Takes the items of a lane out whose deadline has come.
-    fn expire(&mut self, id: LaneId) -> Parted<I, S> {
-        let lane = self.lanes.get_mut(id).expect("a lane with an alarm is listed");
-        let expired = lane.expire(self.now);
-        for (_, entry) in &expired {
-            self.leave_queue(entry);
-        }
-        self.books.stats.expired += count(expired.len());
-        self.place(id);
-        if !expired.is_empty() {
-            let ids = || expired.iter().map(|(_, entry)| entry.id).collect();
-            self.note(|| Event::Expired { lane: id, ids: ids() });
-        }
-        expired
-    }
-
-    /// Counts a waiting item that is final; the caller says how.
-    fn leave_queue(&mut self, entry: &Entry<S>) {
-        self.books.leave_queue(entry.mark.weight);
-        self.eras.leave(entry.mark.era, 1);
-    }
-
-    /// Lets go what waits only for more items.
-    fn end_lingers(&mut self) {
-        for id in std::mem::take(&mut self.lingering) {
-            let lane = self.lanes.get_mut(id).expect("a lane that lingers is listed");
-            lane.lingers = false;
-            self.place(id);
-        }
-    }
-
-    /// Lists a lane where it belongs after a change, and forgets one without work.
-    fn place(&mut self, id: LaneId) {
-        let gate = self.gate();
-        let Some(lane) = self.lanes.get_mut(id) else { return };
-        let mut head = lane.head(&gate);
-        if self.pressed && matches!(head, Head::Waits { lingers: true, .. }) {
-            lane.hurry();
-            head = lane.head(&gate);
-        }
-        let (until, lingers) = match head {
-            Head::Goes => {
-                self.turns.join(id, &mut lane.share);
-                (NEVER, false)
-            }
-            Head::Waits { until, lingers } => {
-                self.turns.leave(id, &mut lane.share);
-                (until, lingers)
-            }
-        };
-        if lane.lingers != lingers {
-            lane.lingers = lingers;
-            if lingers {
-                self.lingering.insert(id);
-            } else {
-                self.lingering.remove(&id);
-            }
-        }
-        let until = until.min(lane.deadline());
-        self.timers.set(Alarm::Lane(id), &mut lane.alarm, until);
-        if lane.is_empty() && lane.in_flight == 0 {
-            self.lanes.remove(id);
-        }
     }
 }

@@ -224,6 +224,10 @@ impl<P: BatchProcessor> Batcher<P> {
         self.engine().history()
     }
 
+    pub(crate) fn share_engine(&self) -> Arc<Engine<P>> {
+        Arc::clone(&self.handle.0)
+    }
+
     pub(crate) fn engine(&self) -> &Engine<P> {
         &self.handle.0
     }

@@ -241,6 +241,11 @@ impl<P: BatchProcessor> Builder<P> {
         self
     }
 
+    pub(crate) fn driver(mut self, driver: Driver) -> Self {
+        self.settings.driver = driver;
+        self
+    }
+
     /// Makes the batcher and starts its threads or tasks.
     ///
     /// # Errors

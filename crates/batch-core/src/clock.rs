@@ -1,9 +1,11 @@
 //! The clock of an engine.
 
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::accumulator::Time;
-use crate::sync::Arc;
+use crate::sync::{Arc, Mutex, lock};
 
 /// Tells the time to a batcher, and may be one that a test moves by hand.
 ///
@@ -20,6 +22,71 @@ pub trait Clock: Send + Sync + 'static {
     fn subscribe(&self, changed: Box<dyn Fn() + Send + Sync>) -> bool {
         drop(changed);
         false
+    }
+}
+
+/// A clock that stands still until it is moved, for tests.
+///
+/// Clones are the same clock. It starts at zero.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use batch_core::{BatchError, Batcher, Close, ManualClock, batch_fn};
+///
+/// let clock = ManualClock::new();
+/// let parse = batch_fn(|texts: &[&str]| texts.iter().map(|text| text.parse::<u8>()).collect());
+/// let builder = Batcher::builder(parse).clock(clock.clone()).linger(Duration::from_hours(24));
+/// let batcher = builder.delivery_timeout(Some(Duration::from_hours(1))).build()?;
+/// let ticket = batcher.submit("7")?;
+/// clock.advance(Duration::from_hours(1));
+/// assert!(matches!(ticket.wait(), Err(BatchError::Expired)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Default)]
+pub struct ManualClock(Arc<Hands>);
+
+#[derive(Default)]
+struct Hands {
+    now: AtomicU64,
+    watchers: Mutex<Vec<Arc<Watcher>>>,
+}
+
+/// Is called after each jump.
+type Watcher = dyn Fn() + Send + Sync;
+
+impl ManualClock {
+    /// Makes a clock that shows zero.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Moves the clock on, and lets every timer go off that is due then, on this thread.
+    pub fn advance(&self, time: Duration) {
+        let step = |now: u64| Some(now.saturating_add(nanos(time)));
+        // The function never declines.
+        let _ = self.0.now.fetch_update(Ordering::AcqRel, Ordering::Acquire, step);
+        let watchers = lock(&self.0.watchers).clone();
+        for changed in watchers {
+            changed();
+        }
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Duration {
+        duration(self.0.now.load(Ordering::Acquire))
+    }
+
+    fn subscribe(&self, changed: Box<dyn Fn() + Send + Sync>) -> bool {
+        lock(&self.0.watchers).push(Arc::from(changed));
+        true
+    }
+}
+
+impl fmt::Debug for ManualClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ManualClock").field(&self.now()).finish()
     }
 }
 

@@ -1,10 +1,12 @@
 //! Who runs the batches.
 
+mod sim;
 mod tasks;
 mod threads;
 
 use crate::sync::Arc;
 
+pub use sim::{Progress, Sim};
 pub use tasks::Tasks;
 pub(crate) use tasks::start as start_tasks;
 pub(crate) use threads::start as start_threads;

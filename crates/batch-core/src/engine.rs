@@ -187,6 +187,16 @@ impl<P: BatchProcessor> Engine<P> {
         self.clock.now()
     }
 
+    /// Says whether a batch may go, as far as time was told.
+    pub(crate) fn has_ready(&self) -> bool {
+        self.lock().queue.has_ready()
+    }
+
+    /// Returns when the next timer goes off.
+    pub(crate) fn next_timer(&self) -> Option<Time> {
+        self.lock().next_timer()
+    }
+
     pub(crate) fn stats(&self) -> Stats {
         self.board.read()
     }

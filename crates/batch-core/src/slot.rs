@@ -178,15 +178,6 @@ impl<T, H> Drop for Arena<T, H> {
 pub(crate) struct Filler<T, H>(Place<T, H>);
 
 impl<T, H> Filler<T, H> {
-    pub(crate) fn header(&self) -> &H {
-        &self.0.block().header
-    }
-
-    /// Says whether there still is a claim.
-    pub(crate) fn is_wanted(&self) -> bool {
-        self.0.state() & GONE == 0
-    }
-
     /// Asks the thread that waits for this cell to lead, and wakes it; false if no thread does.
     ///
     /// After true the thread calls what it gave to [`Claim::wait`] as `lead`, whatever happens to

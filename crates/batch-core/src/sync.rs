@@ -3,7 +3,7 @@
 //! A poisoned lock is taken over: no user code runs under any lock of this crate except `Ord`,
 //! `Clone` and `Drop` of a key, and every critical section leaves its state whole at each step.
 
-pub(crate) use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
+pub(crate) use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 pub(crate) mod raw;
 
@@ -13,21 +13,6 @@ use std::time::{Duration, Instant};
 /// Locks `mutex`, poisoned or not.
 pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Waits on `condvar` until it is notified or `until` has come; `None` waits without end.
-pub(crate) fn wait_until<'a, T>(
-    condvar: &Condvar,
-    guard: MutexGuard<'a, T>,
-    until: Option<Instant>,
-) -> MutexGuard<'a, T> {
-    match until {
-        None => condvar.wait(guard).unwrap_or_else(PoisonError::into_inner),
-        Some(until) => {
-            let left = until.saturating_duration_since(Instant::now());
-            condvar.wait_timeout(guard, left).unwrap_or_else(PoisonError::into_inner).0
-        }
-    }
 }
 
 /// Returns the moment `timeout` from now, or `None` if it lies beyond what the clock can tell.

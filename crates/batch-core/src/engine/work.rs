@@ -62,6 +62,16 @@ impl<P: BatchProcessor> Engine<P> {
         Turn::Rest
     }
 
+    /// Runs the next batch on this thread, if there is one.
+    pub(crate) fn run_next(&self) {
+        let mut state = self.lock();
+        let job = self.next_job(&mut state);
+        drop(state);
+        if let Some(job) = job {
+            self.run(job);
+        }
+    }
+
     /// Takes the next batch that may go and enters it in the books.
     pub(super) fn next_job(&self, state: &mut Transaction<'_, P>) -> Option<Job<P>> {
         state.tick();

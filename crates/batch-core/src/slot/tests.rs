@@ -107,8 +107,8 @@ fn the_two_sides_are_two_words() {
 fn a_value_goes_from_the_filler_to_the_claim_and_is_dropped_once() {
     let mut bench = Bench::new();
     let (filler, claim) = bench.pair();
-    assert!(filler.is_wanted() && !claim.is_done());
-    assert_eq!((&**filler.header(), &**claim.header()), ("header", "header"));
+    assert!(!claim.is_done());
+    assert_eq!(&**claim.header(), "header");
     let claim = claim.try_take().unwrap_err();
     fill(filler, bench.drops.value(7));
     assert!(claim.is_done());
@@ -127,7 +127,6 @@ fn a_filler_that_is_dropped_leaves_word_of_it() {
     assert!(matches!(claim.try_take(), Ok(Fate::Abandoned)));
     let (filler, claim) = bench.pair();
     drop(claim);
-    assert!(!filler.is_wanted());
     drop(filler);
     assert_eq!(bench.drops.count(), 0);
 }

@@ -1,0 +1,148 @@
+//! How lanes are listed, and how batches leave them.
+
+use super::books::{between, count};
+use super::lane::{Gate, Head, LaneId, Taken};
+use super::policy::{NEVER, Time};
+use super::timers::Alarm;
+use super::{Accumulator, Entry, Event, Flight, Parted, Ready};
+use crate::id::BatchId;
+use crate::stats::PastBatch;
+
+impl<K: Ord + Clone, I, S> Accumulator<K, I, S> {
+    /// Takes in what time it is. It never goes back, and never is [`NEVER`].
+    pub(super) fn at(&mut self, now: Time) -> Time {
+        self.now = self.now.max(now.min(NEVER - 1));
+        self.now
+    }
+
+    /// Adds a step to the trace, which only tests look at.
+    #[cfg(test)]
+    pub(super) fn note(&mut self, event: impl FnOnce() -> Event) {
+        self.trace.push(event());
+    }
+
+    #[cfg(not(test))]
+    #[expect(clippy::unused_self, reason = "there is no trace to add to")]
+    pub(super) fn note(&mut self, _event: impl FnOnce() -> Event) {}
+
+    pub(super) fn gate(&self) -> Gate {
+        Gate {
+            now: self.now,
+            dispatch: self.policy.dispatch,
+            order: self.policy.order,
+            era: self.eras.current(),
+            closed: self.closed,
+        }
+    }
+
+    pub(super) fn next_lane(&self) -> Option<LaneId> {
+        let may_send = self.halted.is_none() && self.flights.len() < self.policy.max_in_flight;
+        self.turns.first().filter(|_| may_send)
+    }
+
+    /// Takes the next batch of a lane and enters it in the books.
+    pub(super) fn send(&mut self, id: LaneId) -> Ready<K, I, S> {
+        let (now, gate) = (self.now, self.gate());
+        let lane = self.lanes.get_mut(id).expect("a lane that is ready is listed");
+        let Taken { parcel, reason, since } = lane.take(&gate);
+        self.turns.charge(id, &mut lane.share, parcel.weight);
+        lane.in_flight += 1;
+        let batch = BatchId(self.sent);
+        self.sent += 1;
+        self.last_dispatch = now;
+        self.books.send(parcel.len(), reason);
+        let past = PastBatch {
+            id: batch,
+            key: lane.key.clone(),
+            items: parcel.len(),
+            completed: 0,
+            failed: 0,
+            expired: 0,
+            cancelled: 0,
+            again: 0,
+            reason,
+            queued: between(since, now),
+            in_flight: between(now, now),
+        };
+        let (key, deadline) = (lane.key.clone(), parcel.deadline());
+        let (open, era) = (parcel.len(), parcel.entries[0].mark.era);
+        let flight = Flight { lane: id, open, untold: 0, era, alarm: NEVER, sent: now, past };
+        self.flights.insert(batch, flight);
+        self.rearm(batch, deadline);
+        self.place(id);
+        self.note(|| Event::Dispatched { batch, lane: id, reason, ids: parcel.ids() });
+        Ready {
+            batch,
+            key,
+            items: parcel.items,
+            entries: parcel.entries,
+            reason,
+            queued: now - since,
+        }
+    }
+
+    /// Takes the items of a lane out whose deadline has come.
+    pub(super) fn expire(&mut self, id: LaneId) -> Parted<I, S> {
+        let lane = self.lanes.get_mut(id).expect("a lane with an alarm is listed");
+        let expired = lane.expire(self.now);
+        for (_, entry) in &expired {
+            self.leave_queue(entry);
+        }
+        self.books.stats.expired += count(expired.len());
+        self.place(id);
+        if !expired.is_empty() {
+            let ids = || expired.iter().map(|(_, entry)| entry.id).collect();
+            self.note(|| Event::Expired { lane: id, ids: ids() });
+        }
+        expired
+    }
+
+    /// Counts a waiting item that is final; the caller says how.
+    pub(super) fn leave_queue(&mut self, entry: &Entry<S>) {
+        self.books.leave_queue(entry.mark.weight);
+        self.eras.leave(entry.mark.era, 1);
+    }
+
+    /// Lets go what waits only for more items.
+    pub(super) fn end_lingers(&mut self) {
+        for id in std::mem::take(&mut self.lingering) {
+            let lane = self.lanes.get_mut(id).expect("a lane that lingers is listed");
+            lane.lingers = false;
+            self.place(id);
+        }
+    }
+
+    /// Lists a lane where it belongs after a change, and forgets one without work.
+    pub(super) fn place(&mut self, id: LaneId) {
+        let gate = self.gate();
+        let Some(lane) = self.lanes.get_mut(id) else { return };
+        let mut head = lane.head(&gate);
+        if self.pressed && matches!(head, Head::Waits { lingers: true, .. }) {
+            lane.hurry();
+            head = lane.head(&gate);
+        }
+        let (until, lingers) = match head {
+            Head::Goes => {
+                self.turns.join(id, &mut lane.share);
+                (NEVER, false)
+            }
+            Head::Waits { until, lingers } => {
+                self.turns.leave(id, &mut lane.share);
+                (until, lingers)
+            }
+        };
+        if lane.lingers != lingers {
+            lane.lingers = lingers;
+            if lingers {
+                self.lingering.insert(id);
+            } else {
+                self.lingering.remove(&id);
+            }
+        }
+        let until = until.min(lane.deadline());
+        self.timers.set(Alarm::Lane(id), &mut lane.alarm, until);
+        if lane.is_empty() && lane.in_flight == 0 {
+            self.lanes.remove(id);
+        }
+    }
+}

@@ -159,7 +159,7 @@ fn a_hundred_million_items_leave_the_heap_flat() {
                 let batcher = &batcher;
                 scope.spawn(move || {
                     let first = number * ROUND + half * (ROUND / 2);
-                    for chunk in (first..first + ROUND / 2).step_by(CHUNK as usize) {
+                    for chunk in (0..ROUND / 2 / CHUNK).map(|chunk| first + chunk * CHUNK) {
                         check(chunk, batcher.submit_all(chunk..chunk + CHUNK).unwrap());
                     }
                 });

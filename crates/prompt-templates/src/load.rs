@@ -1,12 +1,15 @@
 //! Templates from a folder.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use crate::compiled::Compiled;
+use crate::dialect::Dialect;
 use crate::position::Position;
-use crate::set::{Change, Set};
+use crate::set::{Change, Set, Terms};
 use crate::stats::Counters;
 use crate::{Error, ErrorKind, LoadError};
 
@@ -26,23 +29,11 @@ pub(crate) struct Read {
 }
 
 /// Returns everything that is wrong with the templates of a folder, ordered by file.
-///
-/// An empty list means that [`Prompts::load_dir`](crate::Prompts::load_dir) accepts the folder.
-///
-/// ```
-/// # let dir = tempfile::tempdir()?;
-/// std::fs::write(dir.path().join("a.prompt.md"), "{% if x %}")?;
-/// std::fs::write(dir.path().join("b.prompt.md"), "{% include \"c\" %}")?;
-/// let errors = prompt_templates::check_dir(dir.path());
-/// assert_eq!(errors.len(), 2);
-/// assert_eq!(errors[0].line(), Some(1));
-/// # Ok::<(), std::io::Error>(())
-/// ```
-pub fn check_dir(dir: impl AsRef<Path>) -> Vec<Error> {
-    let read = read_dir(dir.as_ref(), |_| None);
+pub(crate) fn check_dir(dir: &Path, dialect: &Arc<Dialect>) -> Vec<Error> {
+    let read = read_dir(dir, dialect, |_| None);
     let mut errors = read.errors;
-    let loaded =
-        Set::default().apply(&Change::Load(read.templates), 0, &Arc::new(Counters::default()));
+    let terms = Terms::new(0, usize::MAX, Counters::default());
+    let loaded = Set::default().apply(&Change::Load(read.templates), &terms);
     let unlinked = loaded.err().map(LoadError::into_errors).unwrap_or_default();
     // A file that does not compile is no reason to say of others that they include what is not there.
     let is_own = |error: &Error| {
@@ -55,13 +46,18 @@ pub fn check_dir(dir: impl AsRef<Path>) -> Vec<Error> {
 }
 
 /// Reads and compiles every template under a folder. A text that `old` has is not compiled again.
-pub(crate) fn read_dir(dir: &Path, old: impl Fn(&str) -> Option<Arc<Compiled>>) -> Read {
+pub(crate) fn read_dir(
+    dir: &Path,
+    dialect: &Arc<Dialect>,
+    old: impl Fn(&str) -> Option<Arc<Compiled>>,
+) -> Read {
     let mut files = Vec::new();
     let mut read = Read::default();
     if let Err(error) = find(dir, &mut files) {
         read.errors.push(error);
     }
     files.sort();
+    let root = dir.canonicalize().ok();
     for path in files {
         let name = match name(dir, &path) {
             Ok(name) => name,
@@ -70,11 +66,11 @@ pub(crate) fn read_dir(dir: &Path, old: impl Fn(&str) -> Option<Arc<Compiled>>) 
                 continue;
             }
         };
-        let compiled = text(&name, &path).and_then(|text| match old(&name) {
+        let compiled = text(&name, &path, root.as_deref()).and_then(|text| match old(&name) {
             Some(old) if *old.text == *text && old.path.as_ref() == Some(&path) => Ok(old),
             _ => {
                 read.compiled += 1;
-                Compiled::new(&name, Some(&path), &text).map(Arc::new)
+                Compiled::new(&name, Some(&path), &text, dialect).map(Arc::new)
             }
         });
         match compiled {
@@ -86,6 +82,23 @@ pub(crate) fn read_dir(dir: &Path, old: impl Fn(&str) -> Option<Arc<Compiled>>) 
         }
     }
     read
+}
+
+/// The files of a folder, with the time of the last change and the length of each.
+pub(crate) type Stamps = BTreeMap<PathBuf, Option<(SystemTime, u64)>>;
+
+/// Returns the present stamps of the template files under a folder; what cannot be read has none.
+pub(crate) fn stamps(dir: &Path) -> Stamps {
+    let mut files = Vec::new();
+    if find(dir, &mut files).is_err() {
+        files.push(dir.to_owned());
+    }
+    let stamp = |path: PathBuf| {
+        let stamp =
+            fs::metadata(&path).ok().and_then(|data| Some((data.modified().ok()?, data.len())));
+        (path, stamp)
+    };
+    files.into_iter().map(stamp).collect()
 }
 
 /// Collects the template files under a folder.
@@ -100,7 +113,7 @@ fn find(dir: &Path, files: &mut Vec<PathBuf>) -> Result<(), Error> {
             let kind = entry.file_type().map_err(|error| fail(&error))?;
             let name = entry.file_name();
             let name = name.as_encoded_bytes();
-            if name.starts_with(b".") {
+            if name.starts_with(b".") || name.starts_with(b"~$") {
                 continue;
             }
             if kind.is_dir() {
@@ -121,12 +134,18 @@ fn name(dir: &Path, path: &Path) -> Result<String, Error> {
     name.ok_or_else(|| Error::new(ErrorKind::Name, "the file name is not UTF-8").path(Some(path)))
 }
 
-fn text(name: &str, path: &Path) -> Result<String, Error> {
+fn text(name: &str, path: &Path, root: Option<&Path>) -> Result<String, Error> {
     let fail = |kind, message| Error::new(kind, message).template(name).path(Some(path));
     let cannot_read = |error| fail(ErrorKind::Io, format!("cannot read the file: {error}"));
     // A pipe would be waited for, and a device read without end.
     if !fs::metadata(path).map_err(cannot_read)?.is_file() {
         return Err(fail(ErrorKind::Io, "it is a folder, device or pipe, not a file".to_owned()));
+    }
+    // A link within the folder is how some tools change all files at once.
+    let target = path.canonicalize().map_err(cannot_read)?;
+    if root.is_some_and(|root| !target.starts_with(root)) {
+        let message = "it is a link that leaves the folder".to_owned();
+        return Err(fail(ErrorKind::Io, message).help("put the file into the folder"));
     }
     let bytes = fs::read(path).map_err(cannot_read)?;
     let text = String::from_utf8(bytes).map_err(|error| {

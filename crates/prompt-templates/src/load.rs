@@ -28,9 +28,32 @@ pub(crate) struct Read {
     failed: Vec<String>,
 }
 
+/// The template files under a folder, without what they say.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Listing {
+    pub(crate) files: BTreeMap<PathBuf, File>,
+    /// Why the folder cannot be listed.
+    error: Option<Error>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct File {
+    is_link: bool,
+    stamp: Option<Stamp>,
+}
+
+/// What changes when a file does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    modified: Option<SystemTime>,
+    length: u64,
+    /// Which file it is, and when the system last changed it: a tool that keeps times cannot keep these.
+    system: (u64, i64, i64),
+}
+
 /// Returns everything that is wrong with the templates of a folder, ordered by file.
 pub(crate) fn check_dir(dir: &Path, dialect: &Arc<Dialect>) -> Vec<Error> {
-    let read = read_dir(dir, dialect, |_| None);
+    let read = read(dir, &list(dir), dialect, |_, _| None);
     let mut errors = read.errors;
     let terms = Terms::new(0, usize::MAX, Counters::default());
     let loaded = Set::default().apply(&Change::Load(read.templates), &terms);
@@ -45,32 +68,46 @@ pub(crate) fn check_dir(dir: &Path, dialect: &Arc<Dialect>) -> Vec<Error> {
     errors
 }
 
-/// Reads and compiles every template under a folder. A text that `old` has is not compiled again.
-pub(crate) fn read_dir(
+/// What is known of a file before it is read.
+pub(crate) enum Known {
+    /// It says what it said when this was compiled.
+    Same(Arc<Compiled>),
+    /// This was compiled of it; it may say something else now.
+    Old(Arc<Compiled>),
+}
+
+/// Reads and compiles the files of a listing. What is known to be the same is not read, and a text that
+/// is known is not compiled again.
+pub(crate) fn read(
     dir: &Path,
+    listing: &Listing,
     dialect: &Arc<Dialect>,
-    old: impl Fn(&str) -> Option<Arc<Compiled>>,
+    known: impl Fn(&str, &Path) -> Option<Known>,
 ) -> Read {
-    let mut files = Vec::new();
-    let mut read = Read::default();
-    if let Err(error) = find(dir, &mut files) {
-        read.errors.push(error);
-    }
-    files.sort();
+    let mut read = Read { errors: listing.error.iter().cloned().collect(), ..Read::default() };
     let root = dir.canonicalize().ok();
-    for path in files {
-        let name = match name(dir, &path) {
+    for (path, file) in &listing.files {
+        let name = match name(dir, path) {
             Ok(name) => name,
             Err(error) => {
                 read.errors.push(error);
                 continue;
             }
         };
-        let compiled = text(&name, &path, root.as_deref()).and_then(|text| match old(&name) {
-            Some(old) if *old.text == *text && old.path.as_ref() == Some(&path) => Ok(old),
+        let old = match known(&name, path) {
+            Some(Known::Same(compiled)) => {
+                read.templates.push(compiled);
+                continue;
+            }
+            Some(Known::Old(compiled)) => Some(compiled),
+            None => None,
+        };
+        let root = root.as_deref().filter(|_| file.is_link);
+        let compiled = text(&name, path, root).and_then(|text| match old {
+            Some(old) if *old.text == *text => Ok(old),
             _ => {
                 read.compiled += 1;
-                Compiled::new(&name, Some(&path), &text, dialect).map(Arc::new)
+                Compiled::new(&name, Some(path), &text, dialect).map(Arc::new)
             }
         });
         match compiled {
@@ -84,25 +121,14 @@ pub(crate) fn read_dir(
     read
 }
 
-/// The files of a folder, with the time of the last change and the length of each.
-pub(crate) type Stamps = BTreeMap<PathBuf, Option<(SystemTime, u64)>>;
-
-/// Returns the present stamps of the template files under a folder; what cannot be read has none.
-pub(crate) fn stamps(dir: &Path) -> Stamps {
-    let mut files = Vec::new();
-    if find(dir, &mut files).is_err() {
-        files.push(dir.to_owned());
-    }
-    let stamp = |path: PathBuf| {
-        let stamp =
-            fs::metadata(&path).ok().and_then(|data| Some((data.modified().ok()?, data.len())));
-        (path, stamp)
-    };
-    files.into_iter().map(stamp).collect()
+/// Finds the template files under a folder.
+pub(crate) fn list(dir: &Path) -> Listing {
+    let mut listing = Listing::default();
+    listing.error = find(dir, &mut listing.files).err();
+    listing
 }
 
-/// Collects the template files under a folder.
-fn find(dir: &Path, files: &mut Vec<PathBuf>) -> Result<(), Error> {
+fn find(dir: &Path, files: &mut BTreeMap<PathBuf, File>) -> Result<(), Error> {
     let mut dirs = vec![dir.to_owned()];
     while let Some(dir) = dirs.pop() {
         let fail = |error: &std::io::Error| {
@@ -119,11 +145,38 @@ fn find(dir: &Path, files: &mut Vec<PathBuf>) -> Result<(), Error> {
             if kind.is_dir() {
                 dirs.push(entry.path());
             } else if name.ends_with(SUFFIX.as_bytes()) {
-                files.push(entry.path());
+                let (path, is_link) = (entry.path(), kind.is_symlink());
+                let data = if is_link { fs::metadata(&path) } else { entry.metadata() };
+                let stamp = data.ok().as_ref().map(stamp);
+                files.insert(path, File { is_link, stamp });
             }
         }
     }
     Ok(())
+}
+
+fn stamp(data: &fs::Metadata) -> Stamp {
+    #[cfg(unix)]
+    let system = {
+        use std::os::unix::fs::MetadataExt;
+        (data.ino(), data.ctime(), data.ctime_nsec())
+    };
+    #[cfg(not(unix))]
+    let system = (0, 0, 0);
+    Stamp { modified: data.modified().ok(), length: data.len(), system }
+}
+
+impl Listing {
+    /// Returns whether a file is here as it is in another listing.
+    pub(crate) fn agrees(&self, other: &Self, path: &Path) -> bool {
+        let here = self.files.get(path).filter(|file| file.stamp.is_some());
+        here.is_some() && here == other.files.get(path)
+    }
+
+    /// Returns whether every file is as it is in another listing.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.files == other.files && self.error.is_some() == other.error.is_some()
+    }
 }
 
 /// Returns the name that a file gives its template.
@@ -134,6 +187,7 @@ fn name(dir: &Path, path: &Path) -> Result<String, Error> {
     name.ok_or_else(|| Error::new(ErrorKind::Name, "the file name is not UTF-8").path(Some(path)))
 }
 
+/// Reads a file; if it is a link, what it leads to has to be under `root`.
 fn text(name: &str, path: &Path, root: Option<&Path>) -> Result<String, Error> {
     let fail = |kind, message| Error::new(kind, message).template(name).path(Some(path));
     let cannot_read = |error| fail(ErrorKind::Io, format!("cannot read the file: {error}"));
@@ -142,8 +196,9 @@ fn text(name: &str, path: &Path, root: Option<&Path>) -> Result<String, Error> {
         return Err(fail(ErrorKind::Io, "it is a folder, device or pipe, not a file".to_owned()));
     }
     // A link within the folder is how some tools change all files at once.
-    let target = path.canonicalize().map_err(cannot_read)?;
-    if root.is_some_and(|root| !target.starts_with(root)) {
+    if let Some(root) = root
+        && !path.canonicalize().map_err(cannot_read)?.starts_with(root)
+    {
         let message = "it is a link that leaves the folder".to_owned();
         return Err(fail(ErrorKind::Io, message).help("put the file into the folder"));
     }

@@ -136,7 +136,9 @@ impl Set {
         let is_new = |compiled: &&Arc<Compiled>| {
             self.entries.get(&compiled.name).is_none_or(|entry| {
                 let old = &entry.linked.root;
-                !entry.is_resident || old.text != compiled.text || old.path != compiled.path
+                let is_same = Arc::ptr_eq(old, compiled);
+                !entry.is_resident
+                    || !is_same && (old.text != compiled.text || old.path != compiled.path)
             })
         };
         let new: Vec<_> = all.iter().filter(is_new).map(|compiled| (compiled, true)).collect();

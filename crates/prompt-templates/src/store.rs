@@ -1,12 +1,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use batch_core::{BatchError, Batcher};
 
 use crate::compiled::Compiled;
 use crate::linked::Linked;
-use crate::load::Stamps;
+use crate::load::{Known, Listing};
 use crate::publish::{Publisher, Shared};
 use crate::set::{Applied, Change, Set};
 use crate::stats::count;
@@ -49,14 +49,22 @@ pub struct Prompts {
 #[derive(Debug)]
 pub(crate) struct Dir {
     pub(crate) path: PathBuf,
-    /// The files as they were when they were last read; held from reading to publishing, so that no
-    /// older state of the folder follows a newer one.
-    read: Mutex<Option<Stamps>>,
+    /// Held from reading to publishing, so that no older state of the folder follows a newer one.
+    seen: Mutex<Seen>,
+}
+
+/// What is known of the files of a folder.
+#[derive(Debug, Default)]
+struct Seen {
+    /// The files when they were last read, whatever came of it.
+    last: Option<Listing>,
+    /// The files that the templates of the set were read from.
+    loaded: Listing,
 }
 
 impl Dir {
     pub(crate) fn new(path: &Path) -> Self {
-        Self { path: path.to_owned(), read: Mutex::new(None) }
+        Self { path: path.to_owned(), seen: Mutex::default() }
     }
 }
 
@@ -91,53 +99,67 @@ impl Prompts {
     /// Everything that is wrong with the folder and the files in it, also with templates compiled by
     /// call that include one of them; [`ErrorKind::Io`] if the store has no folder.
     pub fn reload(&self) -> Result<Reload, LoadError> {
-        self.load(|_| true).map(Option::unwrap_or_default)
+        let (dir, mut seen) = self.lock_dir()?;
+        let listing = crate::load::list(&dir.path);
+        self.load(dir, &mut seen, listing, false)
     }
 
     /// Reads the folder again if a file has another time or length than when it was last read, or came,
     /// or went; returns `None` if none has. Blocks on asking for these, and on reading if one has.
     ///
-    /// A folder that could not be loaded is not read again before something in it changes. A change
-    /// that leaves time and length as they were is not seen; [`reload`](Self::reload) compares texts.
+    /// Only files that have changed are read. A folder that could not be loaded is not read again before
+    /// something in it changes. A change that leaves time and length as they were is not seen;
+    /// [`reload`](Self::reload) reads every file.
     ///
     /// # Errors
     ///
     /// As for [`reload`](Self::reload).
     pub fn reload_if_changed(&self) -> Result<Option<Reload>, LoadError> {
-        self.load(|(old, new)| old != new)
-    }
-
-    fn load(
-        &self,
-        is_due: impl Fn((Option<&Stamps>, Option<&Stamps>)) -> bool,
-    ) -> Result<Option<Reload>, LoadError> {
-        let Some(dir) = &self.dir else {
-            return Err(Error::new(ErrorKind::Io, "the store has no folder to load").into());
-        };
-        let mut read = dir.read.lock().unwrap_or_else(PoisonError::into_inner);
-        // Asked for before the files are read: what changes meanwhile is found the next time.
-        let stamps = crate::load::stamps(&dir.path);
-        if !is_due((read.as_ref(), Some(&stamps))) {
+        let (dir, mut seen) = self.lock_dir()?;
+        let listing = crate::load::list(&dir.path);
+        if seen.last.as_ref().is_some_and(|last| last.is_same(&listing)) {
             return Ok(None);
         }
-        *read = Some(stamps);
-        let result = self.load_all(dir);
-        let events = &self.shared.events;
-        count(if result.is_ok() { &events.reloads } else { &events.reload_failures }, 1);
-        result.map(Some)
+        self.load(dir, &mut seen, listing, true).map(Some)
     }
 
-    fn load_all(&self, dir: &Dir) -> Result<Reload, LoadError> {
+    fn lock_dir(&self) -> Result<(&Dir, MutexGuard<'_, Seen>), Error> {
+        let Some(dir) = &self.dir else {
+            return Err(Error::new(ErrorKind::Io, "the store has no folder to load"));
+        };
+        Ok((dir, dir.seen.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    /// Loads the files of a listing that was made before they are read: what changes meanwhile is found
+    /// the next time.
+    fn load(
+        &self,
+        dir: &Dir,
+        seen: &mut Seen,
+        listing: Listing,
+        trusts_stamps: bool,
+    ) -> Result<Reload, LoadError> {
         let set = self.shared.set.load_full();
-        let read = crate::load::read_dir(&dir.path, &self.shared.dialect, |name| {
-            set.peek(name).map(|old| Arc::clone(&old.root))
+        let read = crate::load::read(&dir.path, &listing, &self.shared.dialect, |name, path| {
+            let old = &set.peek(name)?.root;
+            let is_of_file = old.path.as_deref() == Some(path);
+            let is_same = is_of_file && trusts_stamps && listing.agrees(&seen.loaded, path);
+            let known = if is_same { Known::Same } else { Known::Old };
+            is_of_file.then(|| known(Arc::clone(old)))
         });
-        count(&self.shared.events.compiles, read.compiled);
-        if !read.errors.is_empty() {
-            return Err(LoadError::new(read.errors));
+        let events = &self.shared.events;
+        count(&events.compiles, read.compiled);
+        let result = if read.errors.is_empty() {
+            self.publish(Change::Load(read.templates))
+        } else {
+            Err(LoadError::new(read.errors))
+        };
+        count(if result.is_ok() { &events.reloads } else { &events.reload_failures }, 1);
+        if result.is_ok() {
+            seen.loaded = listing.clone();
         }
-        let applied = self.publish(Change::Load(read.templates))?;
-        let Applied { loaded, changed, removed, .. } = applied;
+        seen.last = Some(listing);
+        let Applied { loaded, changed, removed, .. } = result?;
         Ok(Reload { loaded, changed, removed })
     }
 

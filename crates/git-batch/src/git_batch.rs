@@ -247,14 +247,7 @@ impl Repository {
         let lock = WriterLock::acquire(&self.common_dir, self.settings.wait)?;
         // Opened behind the lock, so that it sees all that earlier writers did.
         let store = Store::open(&self.dir)?;
-        Ok(Session::new(
-            store,
-            self.git.clone(),
-            &self.settings.remote,
-            self.settings.author.as_ref(),
-            lock,
-            earlier,
-        ))
+        Ok(Session::new(store, self.git.clone(), &self.settings, lock, earlier))
     }
 }
 

@@ -43,11 +43,14 @@
 //!   remote's default branch, fetched if need be.
 //! * **Isolation**: what is wrong with one operation fails it and skips what depends on it. The
 //!   push is not atomic: each ref has a lease of its own and is refused alone.
+//! * **Content** is given with the operation, or taken from a [`Worktree`]: what an agent left in a
+//!   worktree of its own becomes a commit on the branch that is checked out there.
 //! * **Nothing is overwritten**: local branches move by compare-and-swap, the remote's only
-//!   forward. A branch that is checked out is never moved; with a push in the same batch only the
-//!   remote's branch moves.
-//! * **Untouched**: work trees, index, `HEAD`, configuration, `refs/remotes` and `FETCH_HEAD`.
-//!   All own state is in `<git dir>/batchyard/`, fetched commits in `refs/batchyard/`.
+//!   forward. A branch that is checked out is moved by a commit from its own worktree alone; for
+//!   others, with a push in the same batch, only the remote's branch moves.
+//! * **Untouched**: files of work trees, `HEAD`, configuration, `refs/remotes` and `FETCH_HEAD`, and
+//!   every index but that of a worktree whose content was committed. All own state is in
+//!   `<git dir>/batchyard/`, fetched commits in `refs/batchyard/`.
 //! * **Merges** are made in memory by gix where its verdict is known to equal git's; where a
 //!   rename, a merge attribute, several merge bases or a conflict is in play, `git merge-tree`
 //!   decides.
@@ -55,8 +58,9 @@
 //!
 //! # Limits
 //! * Needs the `git` program, 2.38 or newer, for the network and for the merges named above.
-//! * Content is stored byte for byte: line ends are not converted, and a path whose attributes name
-//!   a filter (as Git LFS does) is refused. Hooks for commits (`pre-commit`, `commit-msg`) do not
+//! * Content given as bytes is stored byte for byte: line ends are not converted, and a path whose
+//!   attributes name a filter (as Git LFS does) is refused. From a worktree it is stored as
+//!   `git add` does; a file that goes through a filter costs a process. Hooks for commits (`pre-commit`, `commit-msg`) do not
 //!   run, as with `git commit-tree`; `pre-push` and all hooks of the remote do. Commits are signed
 //!   if `commit.gpgSign` says so.
 //! * A merge depends on its commits alone: attributes count as they stand in the branch merged into
@@ -72,9 +76,10 @@
 //! * Linux and macOS.
 //!
 //! # Performance
-//! A batch costs one pack and one rename of `packed-refs` for all new branches, three to six
-//! `fsync` calls for them, one `fsync` pair per loose branch that moves, and three processes: one to
-//! list the remote's refs and two to push. A commit costs the trees on the way to its paths.
+//! A batch costs one pack, at most one rename of `packed-refs`, and three processes: one to list the
+//! remote's refs and two to push. It makes all that durable with at most eight `fsync` calls and one
+//! per folder that loose branches are in. A commit costs the trees on the way to its paths; one from
+//! a worktree looks at the times of all files there and reads those that may have changed.
 #![forbid(unsafe_code)]
 
 mod batch;
@@ -97,9 +102,11 @@ pub use error::{ApplyError, OpenError};
 pub use git_batch::GitBatch;
 pub use gix::ObjectId;
 pub use operation::{
-    Action, Author, Change, Commit, Merge, Mode, Operation, OperationKind, Push, Strategy,
+    Action, Author, Change, Commit, Merge, Mode, Operation, OperationKind, Push, Strategy, Worktree,
 };
-pub use outcome::{Class, OpError, OpErrorKind, Outcome, Place, Receipt, RefChange, Report};
+pub use outcome::{
+    Class, LeftOut, Omission, OpError, OpErrorKind, Outcome, Place, Receipt, RefChange, Report,
+};
 pub use processor::GitProcessor;
 pub use settings::Settings;
 

@@ -1,5 +1,7 @@
 //! What a caller asks for: commits, merges and pushes, as plain data.
 
+use std::path::PathBuf;
+
 use bstr::BString;
 use gix::ObjectId;
 
@@ -26,7 +28,8 @@ pub enum OperationKind {
     Push(Push),
 }
 
-/// One commit: a message and the changes against its parent.
+/// One commit: a message and the changes against its parent, given one by one or taken from a
+/// worktree.
 ///
 /// The parent is the tip of `branch`; a branch that does not exist yet starts at `base`.
 /// The order of `changes` carries no meaning: deletions are done before writes, and two changes
@@ -45,6 +48,28 @@ pub struct Commit {
     pub author: Option<Author>,
     /// What differs from the parent.
     pub changes: Vec<Change>,
+    /// Where to find what differs; excludes `changes`.
+    pub worktree: Option<Worktree>,
+}
+
+/// A worktree of the repository, whose content is to become a commit on the branch that is checked
+/// out there. That branch moves, and with it the worktree's index, so that `git status` is clean
+/// afterwards; the files are only read.
+///
+/// The content is what `git add` would take, with its filters, line ends and ignore rules; what
+/// changes while the batch runs stays uncommitted. Submodules stay as they are. What is untracked
+/// and looks like a secret, and what is too large, is left out and named in the outcome.
+///
+/// A worktree in the middle of a merge or rebase, with another branch or a detached `HEAD`, fails
+/// the operation; so does an index that stays locked longer than
+/// [`Settings::with_worktree_wait`](crate::Settings::with_worktree_wait).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Worktree {
+    /// The top of the worktree: a linked one, or the main one.
+    pub dir: PathBuf,
+    /// The files and folders to take, from the top of the worktree, with `/` between their parts;
+    /// what is gone there is deleted. `None` takes all.
+    pub files: Option<Vec<BString>>,
 }
 
 /// A name and an e-mail address.
@@ -210,11 +235,33 @@ impl Commit {
         self.change(Change::new(path, Action::Delete))
     }
 
+    /// Takes the content from a worktree.
+    #[must_use]
+    pub fn with_worktree(mut self, worktree: Worktree) -> Commit {
+        self.worktree = Some(worktree);
+        self
+    }
+
     /// Adds any change.
     #[must_use]
     pub fn change(mut self, change: Change) -> Commit {
         self.changes.push(change);
         self
+    }
+}
+
+impl Worktree {
+    /// Takes all that differs in a worktree.
+    pub fn all(dir: impl Into<PathBuf>) -> Worktree {
+        Worktree { dir: dir.into(), files: None }
+    }
+
+    /// Takes some files and folders of a worktree.
+    pub fn files<P: Into<BString>>(
+        dir: impl Into<PathBuf>,
+        files: impl IntoIterator<Item = P>,
+    ) -> Worktree {
+        Worktree { dir: dir.into(), files: Some(files.into_iter().map(Into::into).collect()) }
     }
 }
 

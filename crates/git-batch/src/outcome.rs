@@ -17,11 +17,15 @@ pub enum Outcome {
     Landed {
         /// The commit that the operation made or published.
         commit: ObjectId,
+        /// What a commit from a worktree left out, sorted by path.
+        left_out: Vec<LeftOut>,
     },
     /// There was nothing to do: the content was there already.
     NoChange {
         /// The tip of the branch, which stays as it was.
         commit: ObjectId,
+        /// What a commit from a worktree left out, sorted by path.
+        left_out: Vec<LeftOut>,
     },
     /// Two changes of the same place clash; nothing moved.
     Conflict {
@@ -48,7 +52,54 @@ pub enum Outcome {
     Failed(OpError),
 }
 
+/// A path of a worktree that was not committed.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub struct LeftOut {
+    /// The path, from the top of the worktree.
+    pub path: BString,
+    /// Why.
+    pub why: Omission,
+}
+
+/// Why a path of a worktree was not committed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Omission {
+    /// An untracked file that looks like a secret; what was added with `git add` counts as tracked.
+    Secret,
+    /// The file is over the limit of [`Settings::with_max_file_bytes`](crate::Settings::with_max_file_bytes).
+    TooLarge,
+    /// The file was named, but git ignores it.
+    Ignored,
+    /// Another commit of a submodule; commits from a worktree leave submodules as they are.
+    Submodule,
+    /// A pipe, a socket or a device stands where a file was.
+    Special,
+}
+
+impl Omission {
+    /// Returns the reason as one word, as the `batchyard` program prints it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Omission::Secret => "secret",
+            Omission::TooLarge => "too_large",
+            Omission::Ignored => "ignored",
+            Omission::Submodule => "submodule",
+            Omission::Special => "special",
+        }
+    }
+}
+
 impl Outcome {
+    pub(crate) fn landed(commit: ObjectId) -> Outcome {
+        Outcome::Landed { commit, left_out: Vec::new() }
+    }
+
+    pub(crate) fn no_change(commit: ObjectId) -> Outcome {
+        Outcome::NoChange { commit, left_out: Vec::new() }
+    }
+
     /// Tells whether what was asked for holds now: [`Outcome::Landed`] or [`Outcome::NoChange`].
     pub fn is_success(&self) -> bool {
         matches!(self, Outcome::Landed { .. } | Outcome::NoChange { .. })
@@ -76,7 +127,8 @@ pub enum OpErrorKind {
     InvalidPath,
     /// A change is none that git can store.
     InvalidChange,
-    /// The attributes of the repository send the path through a filter, such as Git LFS.
+    /// The attributes of the repository send the path through a filter, such as Git LFS, that is not
+    /// run for content given as bytes; or it failed for a file of a worktree.
     Filtered,
     /// The message is empty or holds a NUL byte.
     InvalidMessage,
@@ -110,6 +162,17 @@ pub enum OpErrorKind {
     UnknownDependency,
     /// Another operation of the same batch has the same id.
     DuplicateId,
+    /// The folder is no worktree of the repository, or stands on no branch.
+    InvalidWorktree,
+    /// Another branch is checked out in the worktree.
+    OtherBranch,
+    /// Somebody else is at work in the worktree: its index is locked, or a merge or rebase is not
+    /// finished.
+    WorktreeBusy,
+    /// The worktree holds a repository that is no submodule.
+    NestedRepository,
+    /// The commit would delete most of the files.
+    MassDeletion,
     /// The remote could not be asked.
     Remote,
     /// Reading or writing the repository failed.
@@ -140,6 +203,11 @@ impl OpErrorKind {
             OpErrorKind::Cycle => "cycle",
             OpErrorKind::UnknownDependency => "unknown_dependency",
             OpErrorKind::DuplicateId => "duplicate_id",
+            OpErrorKind::InvalidWorktree => "invalid_worktree",
+            OpErrorKind::OtherBranch => "other_branch",
+            OpErrorKind::WorktreeBusy => "worktree_busy",
+            OpErrorKind::NestedRepository => "nested_repository",
+            OpErrorKind::MassDeletion => "mass_deletion",
             OpErrorKind::Remote => "remote",
             OpErrorKind::Repository => "repository",
         }

@@ -182,6 +182,11 @@ impl Git {
         Ok(git)
     }
 
+    /// The same runner for another git directory of the same repository.
+    pub(crate) fn in_git_dir(&self, git_dir: &Path) -> Git {
+        Git { repository: git_dir.to_owned(), work_dir: work_dir(git_dir), ..self.clone() }
+    }
+
     /// Sets how long one run may take, 30 minutes by default; `None` waits without end.
     #[must_use]
     pub fn with_time_limit(mut self, limit: Option<Duration>) -> Git {

@@ -13,6 +13,8 @@ pub struct Settings {
     pub(crate) linger: Duration,
     pub(crate) wait: Option<Duration>,
     pub(crate) author: Option<Author>,
+    pub(crate) max_file_bytes: u64,
+    pub(crate) worktree_wait: Duration,
 }
 
 impl Default for Settings {
@@ -23,6 +25,8 @@ impl Default for Settings {
             linger: Duration::from_secs(5),
             wait: None,
             author: None,
+            max_file_bytes: 100 << 20,
+            worktree_wait: Duration::from_secs(10),
         }
     }
 }
@@ -64,6 +68,22 @@ impl Settings {
     #[must_use]
     pub fn with_author(mut self, author: Author) -> Settings {
         self.author = Some(author);
+        self
+    }
+
+    /// Sets the size of the largest file that is committed, in bytes; by default 100 MiB, the most
+    /// that GitHub takes.
+    #[must_use]
+    pub fn with_max_file_bytes(mut self, bytes: u64) -> Settings {
+        self.max_file_bytes = bytes;
+        self
+    }
+
+    /// Sets how long one batch waits, in all, for worktrees whose index is locked by another git; by
+    /// default 10 seconds. Their operations fail then, the others do not.
+    #[must_use]
+    pub fn with_worktree_wait(mut self, wait: Duration) -> Settings {
+        self.worktree_wait = wait;
         self
     }
 }

@@ -5,7 +5,7 @@ mod support;
 use git_batch::{
     Class, Commit, GitBatch, Merge, OpErrorKind, Operation, OperationKind, Outcome, Place, Strategy,
 };
-use support::{Fixture, kind, landed, try_run};
+use support::{Fixture, kind, landed, no_change, try_run};
 
 fn merge(id: &str, source: &str, into: &str, strategy: Strategy) -> Operation {
     let merge = Merge { source: source.into(), into: into.into(), strategy, message: None };
@@ -92,10 +92,10 @@ fn strategies_record_what_their_names_say() {
         ])
         .unwrap();
     assert_eq!(landed(&report, "ff"), fixture.id("x"));
-    assert_eq!(report.get("again"), Some(&Outcome::NoChange { commit: fixture.id("x") }));
+    assert_eq!(report.get("again"), Some(&no_change(fixture.id("x"))));
     assert_eq!(kind(report.get("not ff")), Some(OpErrorKind::NotFastForward));
     let squashed = landed(&report, "squash");
-    assert_eq!(report.get("squash again"), Some(&Outcome::NoChange { commit: squashed }));
+    assert_eq!(report.get("squash again"), Some(&no_change(squashed)));
     assert_eq!(fixture.id("trunk"), squashed);
     assert_eq!(fixture.git(["rev-list", "--parents", "-1", "trunk"]).split(' ').count(), 2);
     assert_eq!(fixture.git(["show", "trunk:y.txt"]), "y\n");
@@ -238,7 +238,7 @@ fn landing_goes_onto_what_the_remote_has_now() {
     fixture.assert_sound();
 
     let again = fixture.open().land("main", &branches[..1], Strategy::Merge).unwrap();
-    assert_eq!(again.get("x"), Some(&Outcome::NoChange { commit: tip }));
+    assert_eq!(again.get("x"), Some(&no_change(tip)));
     assert_eq!(again.pushes(), 0);
 }
 

@@ -101,7 +101,7 @@ fn compare(seed: u64, cases: usize, with_renames: bool) -> (usize, usize) {
     for n in 0..cases {
         let (result, theirs) = (format!("result/{n}"), format!("theirs/{n}"));
         match report.get(&format!("merge/{n}")).expect("it has an outcome") {
-            Outcome::Landed { commit } => {
+            Outcome::Landed { commit, .. } => {
                 let ours = format!("{commit}^1");
                 let (code, tree) =
                     try_run(&fixture.work(), ["merge-tree", "--write-tree", &ours, &theirs]);

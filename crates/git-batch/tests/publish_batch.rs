@@ -4,10 +4,9 @@ mod support;
 
 use bstr::BString;
 use git_batch::{
-    Action, Author, Change, Commit, GitBatch, Mode, OpErrorKind, Operation, Outcome, Place,
-    Settings,
+    Action, Author, Change, Commit, GitBatch, Mode, OpErrorKind, Operation, Place, Settings,
 };
-use support::{Fixture, kind, landed};
+use support::{Fixture, kind, landed, no_change};
 
 #[test]
 fn thirty_commits_and_thirty_pushes_are_one_receive() {
@@ -169,9 +168,9 @@ fn identical_content_is_no_change() {
         ])
         .unwrap();
     let main = fixture.id("main");
-    assert_eq!(report.get("c"), Some(&Outcome::NoChange { commit: main }));
-    assert_eq!(report.get("p"), Some(&Outcome::NoChange { commit: main }));
-    assert_eq!(report.get("m"), Some(&Outcome::NoChange { commit: main }));
+    assert_eq!(report.get("c"), Some(&no_change(main)));
+    assert_eq!(report.get("p"), Some(&no_change(main)));
+    assert_eq!(report.get("m"), Some(&no_change(main)));
     assert_eq!(fixture.received(), 0);
     assert_eq!(fixture.git(["branch", "--list", "same"]), "");
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use git_batch::{Commit, OpErrorKind, Operation, Outcome, Strategy};
-use support::{Fixture, kind, landed, run, try_run};
+use support::{Fixture, kind, landed, no_change, run, try_run};
 
 fn commit(id: &str, branch: &str, path: &str) -> Operation {
     Operation::commit(id, Commit::new(branch, "m").with_base("main").write(path, id))
@@ -81,7 +81,7 @@ fn the_same_input_again_changes_nothing() {
     let input = || vec![commit("a", "x", "f"), Operation::push("p", "x").after("a")];
     let first = git.apply(input()).unwrap();
     let again = git.apply(input()).unwrap();
-    assert_eq!(again.get("a"), Some(&Outcome::NoChange { commit: landed(&first, "a") }));
+    assert_eq!(again.get("a"), Some(&no_change(landed(&first, "a"))));
     assert_eq!(landed(&again, "p"), landed(&first, "p"));
     assert_eq!(fixture.received(), 1);
 }

@@ -63,7 +63,11 @@ fn check_reader(
     let mut intake = Intake::new(options);
     let mut ids = HashSet::new();
     let mut note = |lesson: Arc<Lesson>| {
-        ids.insert(lesson.id.clone());
+        if lesson.is_tombstone() {
+            ids.remove(&lesson.id);
+        } else {
+            ids.insert(lesson.id.clone());
+        }
     };
     let broken = |fault: Fault| OpenError::Fault { path: path.to_owned(), fault: Box::new(fault) };
     let unreadable = |source| OpenError::Read { path: path.to_owned(), source };

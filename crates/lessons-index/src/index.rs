@@ -4,8 +4,11 @@ use std::sync::Arc;
 
 use batch_core::Batcher;
 
+use crate::compact::{CompactError, Compacted, Compaction};
 use crate::error::{AddError, OpenError};
+use crate::failure::Failure;
 use crate::lesson::Lesson;
+use crate::op::{Feedback, Op, Outcome};
 use crate::options::Options;
 use crate::report::LoadReport;
 use crate::shared::{LastLoad, Shared};
@@ -49,6 +52,8 @@ pub struct WriteStats {
     pub added: u64,
     /// Appends, each with one lock, one write, one sync and one publication; failed ones count.
     pub writes: u64,
+    /// How often the file was compacted.
+    pub compactions: u64,
 }
 
 /// Says what a refresh found.
@@ -123,7 +128,12 @@ impl LessonsIndex {
     /// Returns how many lessons were added through this index and its clones, in how many writes.
     pub fn write_stats(&self) -> WriteStats {
         let stats = self.writer.stats();
-        WriteStats { accepted: stats.accepted, added: stats.completed, writes: stats.calls }
+        WriteStats {
+            accepted: stats.accepted,
+            added: stats.completed,
+            writes: stats.calls,
+            compactions: self.shared.compactions(),
+        }
     }
 
     /// Returns when the file was last read whole, and how long that took.
@@ -143,7 +153,8 @@ impl LessonsIndex {
     /// file cannot be locked, read or written; the file is then as it was before, unless
     /// [`WriteError`](crate::WriteError) says otherwise.
     pub fn add(&self, lesson: Lesson) -> Result<Arc<Lesson>, AddError> {
-        writer::add(&self.writer, self.stored(lesson)?)
+        let op = self.put(lesson)?;
+        present(writer::one(&self.writer, op)?)
     }
 
     /// Adds many lessons and returns the answer for each, in order. A lesson that cannot be
@@ -155,8 +166,73 @@ impl LessonsIndex {
         &self,
         lessons: impl IntoIterator<Item = Lesson>,
     ) -> Vec<Result<Arc<Lesson>, AddError>> {
-        let lessons = lessons.into_iter().map(|lesson| self.stored(lesson)).collect();
-        writer::add_all(&self.writer, lessons)
+        let ops = lessons.into_iter().map(|lesson| self.put(lesson)).collect();
+        writer::all(&self.writer, ops).into_iter().map(|done| present(done?)).collect()
+    }
+
+    /// Counts a failure: the lesson with its [`Fingerprint`](crate::Fingerprint) is seen once
+    /// more, or, if there is none, a new one gets the id `fp-` and the fingerprint. Returns it.
+    ///
+    /// Exact across threads and processes: the count is taken under the lock of the file. Blocks
+    /// as [`add`](Self::add).
+    ///
+    /// # Errors
+    ///
+    /// As [`add`](Self::add).
+    pub fn record(&self, failure: Failure) -> Result<Arc<Lesson>, AddError> {
+        present(writer::one(&self.writer, Op::Record(Box::new(failure)))?)
+    }
+
+    /// Counts many failures and returns the answer for each, in order. Blocks as
+    /// [`add_all`](Self::add_all).
+    pub fn record_all(
+        &self,
+        failures: impl IntoIterator<Item = Failure>,
+    ) -> Vec<Result<Arc<Lesson>, AddError>> {
+        let ops = failures.into_iter().map(|failure| Ok(Op::Record(Box::new(failure)))).collect();
+        writer::all(&self.writer, ops).into_iter().map(|done| present(done?)).collect()
+    }
+
+    /// Counts what somebody thinks of a lesson, for [`recall`](Snapshot::recall). Returns it, or
+    /// `None` if there is none with this id. Blocks as [`add`](Self::add).
+    ///
+    /// # Errors
+    ///
+    /// As [`add`](Self::add).
+    pub fn feedback(
+        &self,
+        id: impl Into<String>,
+        feedback: Feedback,
+    ) -> Result<Option<Arc<Lesson>>, AddError> {
+        Ok(writer::one(&self.writer, Op::Vote { id: id.into(), feedback })??)
+    }
+
+    /// Removes a lesson and returns it, or `None` if there is none with this id. Blocks as
+    /// [`add`](Self::add).
+    ///
+    /// The file gets a line that says so; the text of the lesson is in the file until it is
+    /// [compacted](Self::compact).
+    ///
+    /// # Errors
+    ///
+    /// As [`add`](Self::add).
+    pub fn forget(&self, id: impl Into<String>) -> Result<Option<Arc<Lesson>>, AddError> {
+        Ok(writer::one(&self.writer, Op::Forget { id: id.into() })??)
+    }
+
+    /// Writes the file anew without the lines that no longer hold: those that a later line with
+    /// their id replaces, and those of removed lessons. All others stay in order and byte for
+    /// byte, but for blanks around them.
+    ///
+    /// Blocks all writers, of other processes too; readers see the old file or the new one. A
+    /// process that appends without the lock can lose what it writes in the moment of the rename.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`CompactError`] when the file cannot be locked, read or written, or has markers of
+    /// a merge conflict; it is then as it was before.
+    pub fn compact(&self, policy: &Compaction) -> Result<Compacted, CompactError> {
+        self.shared.compact(policy)
     }
 
     /// Reads what other processes appended. Parses the new bytes only, unless the file was cut,
@@ -186,9 +262,14 @@ impl LessonsIndex {
         self.shared.clear();
     }
 
-    fn stored(&self, lesson: Lesson) -> Result<Arc<Lesson>, AddError> {
-        Ok(Arc::new(lesson.stored(self.options.max_line_bytes)?))
+    fn put(&self, lesson: Lesson) -> Result<Op, AddError> {
+        Ok(Op::Put(Arc::new(lesson.stored(self.options.max_line_bytes)?)))
     }
+}
+
+/// Returns the lesson of a change that always has one.
+fn present(outcome: Outcome) -> Result<Arc<Lesson>, AddError> {
+    Ok(outcome?.expect("only looking for an id can find nothing"))
 }
 
 impl fmt::Debug for LessonsIndex {

@@ -6,6 +6,7 @@ use crate::fault::{Fault, FaultKind, LineError};
 use crate::lesson::Lesson;
 use crate::options::{Mode, Options};
 use crate::parse::Parser;
+use crate::record::Record;
 use crate::report::{Summary, Tally};
 use crate::scan::{Line, Scanner};
 use crate::text;
@@ -24,13 +25,13 @@ pub(crate) struct Intake {
 }
 
 /// What has been read up to the last line end.
-struct Lines {
+pub(crate) struct Lines {
     parser: Parser,
-    tally: Tally,
+    pub(crate) tally: Tally,
     mode: Mode,
     max_faults: usize,
     /// Whether the line before this was UTF-16, whose line end is two bytes.
-    after_utf16: bool,
+    pub(crate) after_utf16: bool,
 }
 
 struct Tail {
@@ -44,16 +45,19 @@ impl Intake {
     pub(crate) fn new(options: &Options) -> Self {
         Self {
             scanner: Scanner::new(options.max_line_bytes),
-            lines: Lines {
-                parser: Parser::new(),
-                tally: Tally::default(),
-                mode: options.mode,
-                max_faults: options.max_faults,
-                after_utf16: false,
-            },
+            lines: Lines::new(options),
             tail: None,
             has_changed_tail: false,
         }
+    }
+
+    /// Goes on where the lines before were read by others: they counted so many lines and bytes,
+    /// and `last` is the state behind them.
+    pub(crate) fn go_on(options: &Options, number: u64, offset: u64, last: Lines) -> Self {
+        let mut intake = Self::new(options);
+        intake.scanner.start_at(number, offset);
+        intake.lines = last;
+        intake
     }
 
     /// Takes bytes and hands on the lessons of the lines that end in them.
@@ -69,7 +73,8 @@ impl Intake {
         scanner.feed(bytes, |line| {
             let known = tail.take_if(|tail| tail.number == line.number).and_then(|tail| tail.raw);
             match lines.examine(line) {
-                Some(Ok(lesson)) => {
+                Some(Ok((record, raw))) => {
+                    let lesson = Lesson::of(record, raw);
                     lines.tally.record();
                     match known {
                         Some(raw) if *raw == *lesson.raw() => {}
@@ -101,7 +106,8 @@ impl Intake {
         let (before, after_utf16) = (self.lines.tally.clone(), self.lines.after_utf16);
         let mut raw = None;
         let read = match self.lines.examine(line) {
-            Some(Ok(lesson)) => {
+            Some(Ok((record, text))) => {
+                let lesson = Lesson::of(record, text);
                 self.lines.tally.record();
                 raw = Some(Box::from(lesson.raw()));
                 if known != raw {
@@ -146,8 +152,21 @@ impl Intake {
 }
 
 impl Lines {
-    /// Returns the lesson or the fault of a line; `None` if it is blank.
-    fn examine(&mut self, line: Line<'_>) -> Option<Result<Lesson, Fault>> {
+    pub(crate) fn new(options: &Options) -> Self {
+        Self {
+            parser: Parser::new(),
+            tally: Tally::default(),
+            mode: options.mode,
+            max_faults: options.max_faults,
+            after_utf16: false,
+        }
+    }
+
+    /// Returns the record and the text of a line, or its fault; `None` if it is blank.
+    pub(crate) fn examine<'a>(
+        &mut self,
+        line: Line<'a>,
+    ) -> Option<Result<(Record<'a>, &'a str), Fault>> {
         let is_after_utf16 = std::mem::take(&mut self.after_utf16);
         let mut bytes = line.bytes;
         if is_after_utf16 {
@@ -160,7 +179,7 @@ impl Lines {
             return None;
         } else {
             match self.parser.parse(bytes, line.terminated) {
-                Ok(lesson) => return Some(Ok(lesson)),
+                Ok(parsed) => return Some(Ok(parsed)),
                 Err(error) => error,
             }
         };
@@ -168,7 +187,7 @@ impl Lines {
         Some(Err(Fault::new(line.number, line.offset, bytes, error)))
     }
 
-    fn fault(&mut self, fault: Fault) -> Result<(), Fault> {
+    pub(crate) fn fault(&mut self, fault: Fault) -> Result<(), Fault> {
         if self.mode == Mode::Strict {
             return Err(fault);
         }

@@ -6,6 +6,7 @@ use crate::error::InvalidLesson;
 use crate::fault::LineError;
 use crate::members::{self, Members};
 use crate::parse::Parser;
+use crate::record::{Field, Record};
 use crate::text;
 
 /// Is one lesson: a failure, what it belongs to, and what resolved it.
@@ -46,6 +47,14 @@ pub struct Lesson {
     pub last_seen: Option<Timestamp>,
     /// When it was seen first; `None` as above.
     pub first_seen: Option<Timestamp>,
+    /// Where the lesson holds, such as a repository; part of its [`Fingerprint`](crate::Fingerprint).
+    /// Empty when it holds everywhere.
+    pub scope: String,
+    /// How often the lesson was said to have helped.
+    pub helpful: u64,
+    /// How often the lesson was said to have done harm.
+    pub harmful: u64,
+    is_tombstone: bool,
     raw: Box<str>,
 }
 
@@ -66,7 +75,15 @@ impl Lesson {
     ///
     /// Returns what is wrong: no JSON, no object, no `id`, or a known key of the wrong type.
     pub fn parse_line(line: &str) -> Result<Self, LineError> {
-        Parser::new().parse(text::trim(line.as_bytes()), true)
+        let (record, raw) = Parser::new().parse(text::trim(line.as_bytes()), true)?;
+        Ok(Self::of(record, raw))
+    }
+
+    /// Returns whether this line removes the lesson with its id: it has a `deleted_at`.
+    ///
+    /// A later line with the same id and without `deleted_at` brings the lesson back.
+    pub fn is_tombstone(&self) -> bool {
+        self.is_tombstone
     }
 
     /// Returns the line that this lesson was read from, byte for byte without blanks around it;
@@ -113,6 +130,11 @@ impl Lesson {
         for (key, new, _) in stamps.into_iter().filter(|(_, new, old)| new != old) {
             changes.push((key, new.map(|time| members::quote(&time.to_string()))));
         }
+        let votes =
+            [("helpful", self.helpful, was.helpful), ("harmful", self.harmful, was.harmful)];
+        for (key, new, _) in votes.into_iter().filter(|(_, new, old)| new != old) {
+            changes.push((key, Some(new.to_string())));
+        }
         let line = match Members::of(&self.raw) {
             Ok(members) if !changes.is_empty() => members.with(&changes),
             _ => self.raw.to_string(),
@@ -122,18 +144,37 @@ impl Lesson {
     }
 
     pub(crate) fn blank() -> Self {
+        Self::of(Record::default(), "{}")
+    }
+
+    /// Returns the lesson of a record and of the line that it was parsed from.
+    pub(crate) fn of(record: Record<'_>, raw: &str) -> Self {
+        let [task_type, activity_type, failure_type, pattern] = record.exact.map(Into::into);
         Self {
-            id: String::new(),
-            task_type: String::new(),
-            activity_type: String::new(),
-            failure_type: String::new(),
-            failure_msg: String::new(),
-            resolution: String::new(),
-            pattern: String::new(),
-            times_seen: 1,
-            last_seen: None,
-            first_seen: None,
-            raw: "{}".into(),
+            id: record.id.into(),
+            task_type,
+            activity_type,
+            failure_type,
+            failure_msg: record.failure_msg.into(),
+            resolution: record.resolution.into(),
+            pattern,
+            times_seen: record.times_seen,
+            last_seen: record.last_seen,
+            first_seen: record.first_seen,
+            scope: record.scope.into(),
+            helpful: record.helpful,
+            harmful: record.harmful,
+            is_tombstone: record.is_tombstone,
+            raw: raw.into(),
+        }
+    }
+
+    pub(crate) fn exact(&self, field: Field) -> &str {
+        match field {
+            Field::TaskType => &self.task_type,
+            Field::ActivityType => &self.activity_type,
+            Field::FailureType => &self.failure_type,
+            Field::Pattern => &self.pattern,
         }
     }
 
@@ -157,7 +198,7 @@ impl Lesson {
         Self::parse_line(&line).map_err(|source| InvalidLesson::Unreadable { id: self.id, source })
     }
 
-    fn texts(&self) -> [(&'static str, &str); 7] {
+    fn texts(&self) -> [(&'static str, &str); 8] {
         [
             ("id", &self.id),
             ("task_type", &self.task_type),
@@ -166,6 +207,7 @@ impl Lesson {
             ("failure_msg", &self.failure_msg),
             ("resolution", &self.resolution),
             ("pattern", &self.pattern),
+            ("scope", &self.scope),
         ]
     }
 
@@ -184,15 +226,25 @@ impl Lesson {
     }
 }
 
+/// The keys of the seed are always written, others when they say something.
+fn is_written((key, text): &(&'static str, &str)) -> bool {
+    *key != "scope" || !text.is_empty()
+}
+
 /// Writes the known fields; times are RFC 3339 text. Keys that this crate does not know are only
 /// in [`Lesson::raw`].
 impl Serialize for Lesson {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        for (key, text) in self.texts() {
+        for (key, text) in self.texts().into_iter().filter(is_written) {
             map.serialize_entry(key, text)?;
         }
         map.serialize_entry("times_seen", &self.times_seen)?;
+        for (key, votes) in [("helpful", self.helpful), ("harmful", self.harmful)] {
+            if votes > 0 {
+                map.serialize_entry(key, &votes)?;
+            }
+        }
         for (key, time) in [("last_seen", self.last_seen), ("first_seen", self.first_seen)] {
             if let Some(time) = time {
                 map.serialize_entry(key, &time.to_string())?;
@@ -282,6 +334,12 @@ impl LessonBuilder {
         self
     }
 
+    /// Sets where the lesson holds, such as a repository.
+    pub fn scope(mut self, text: impl Into<String>) -> Self {
+        self.lesson.scope = text.into();
+        self
+    }
+
     /// Sets further facts.
     pub fn metadata(mut self, metadata: Map<String, Value>) -> Self {
         self.metadata = metadata;
@@ -295,7 +353,7 @@ impl LessonBuilder {
     /// Returns [`InvalidLesson::EmptyId`] when the id is empty.
     pub fn build(self) -> Result<Lesson, InvalidLesson> {
         let mut changes: Vec<(&str, Option<String>)> = Vec::new();
-        for (key, text) in self.lesson.texts() {
+        for (key, text) in self.lesson.texts().into_iter().filter(is_written) {
             changes.push((key, Some(members::quote(text))));
         }
         changes.push(("times_seen", Some(self.lesson.times_seen.to_string())));

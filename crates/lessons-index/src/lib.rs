@@ -56,39 +56,74 @@
 //! building them takes.
 #![forbid(unsafe_code)]
 
+mod assemble;
+mod bulk;
 mod check;
+mod classify;
+mod column;
+mod compact;
+mod cursor;
+mod draft;
 mod error;
+mod failure;
+mod fast;
 mod fault;
+mod fingerprint;
 mod fold;
+mod hash;
 mod index;
 mod intake;
 mod lesson;
 mod lock;
+mod mask;
 mod members;
+mod messages;
+mod op;
 mod options;
 mod order;
 mod parse;
+mod planes;
 mod query;
+mod rank;
+mod recall;
+mod record;
 mod report;
 mod scan;
 mod segment;
+mod select;
 mod shared;
+mod signature;
 mod snapshot;
 mod source;
+mod stamp;
+mod state;
+mod store;
+mod sync;
+mod table;
+mod tail;
+mod terms;
 mod text;
+mod view;
 mod writer;
 
 pub use check::{check, check_each};
+pub use compact::{CompactError, Compacted, Compaction};
+pub use cursor::{Cursor, InvalidCursor};
 pub use error::{AddError, EmptyNeedle, InvalidLesson, OpenError, WriteError};
+pub use failure::Failure;
 pub use fault::{EXCERPT_MAX_BYTES, Fault, FaultKind, LineError};
+pub use fingerprint::Fingerprint;
 pub use index::{LessonsIndex, Refresh, WriteStats};
 pub use lesson::{Lesson, LessonBuilder};
+pub use op::Feedback;
 pub use options::{Fsync, Mode, Options};
 pub use order::Sort;
 pub use query::Query;
+pub use recall::{Recall, Recalled, Why};
 pub use report::LoadReport;
 pub use shared::LastLoad;
 pub use snapshot::{Snapshot, Stats};
+pub use view::LessonRef;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -1,3 +1,5 @@
+use crate::draft::MAX_CHUNK_BYTES;
+
 /// Tells what to do with lines that are no lesson.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -18,6 +20,8 @@ pub enum Fsync {
     /// Once a batch, before any of its `add` calls returns.
     #[default]
     OnBatch,
+    /// As `OnBatch`, and with the file's metadata such as its time.
+    Always,
 }
 
 /// Holds the settings of an index.
@@ -35,6 +39,8 @@ pub struct Options {
     pub(crate) fsync: Fsync,
     pub(crate) max_line_bytes: usize,
     pub(crate) max_faults: usize,
+    pub(crate) auto_compact: Option<u64>,
+    pub(crate) is_eager: bool,
 }
 
 impl Default for Options {
@@ -44,6 +50,8 @@ impl Default for Options {
             fsync: Fsync::default(),
             max_line_bytes: 16 << 20,
             max_faults: 1_000,
+            auto_compact: Some(1 << 20),
+            is_eager: true,
         }
     }
 }
@@ -66,7 +74,24 @@ impl Options {
     /// Sets the longest line that is read or written, in bytes without its end; 16 MiB by default.
     #[must_use]
     pub fn with_max_line_bytes(mut self, bytes: usize) -> Self {
-        self.max_line_bytes = bytes;
+        self.max_line_bytes = bytes.min(MAX_CHUNK_BYTES);
+        self
+    }
+
+    /// Sets from which length on a file is compacted when over half of it does not hold any more;
+    /// 1 MiB by default, `None` for never. It is done by the call that wrote last, after the
+    /// others have their answers.
+    #[must_use]
+    pub fn with_auto_compact(mut self, from_bytes: Option<u64>) -> Self {
+        self.auto_compact = from_bytes;
+        self
+    }
+
+    /// Sets whether a thread builds the indexes for text after loading; otherwise, and before it
+    /// is done, the first query that needs one builds it. Yes by default.
+    #[must_use]
+    pub fn with_eager_text(mut self, is_eager: bool) -> Self {
+        self.is_eager = is_eager;
         self
     }
 

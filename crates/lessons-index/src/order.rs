@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use crate::lesson::Lesson;
+use crate::view::LessonRef;
 
 /// Says in which order a query returns lessons.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -11,6 +11,8 @@ pub enum Sort {
     /// The latest `last_seen` first, lessons without one last, then by id.
     #[default]
     Recent,
+    /// [`Sort::Recent`] backwards.
+    Oldest,
     /// The highest `times_seen` first, then as [`Sort::Recent`].
     Frequent,
     /// By id, in the order of its bytes.
@@ -18,19 +20,23 @@ pub enum Sort {
 }
 
 impl Sort {
-    pub(crate) fn compare(self, a: &Lesson, b: &Lesson) -> Ordering {
+    pub(crate) const ALL: [Self; 4] = [Self::Recent, Self::Oldest, Self::Frequent, Self::Id];
+
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
-            Self::Recent => recent(a, b),
-            Self::Frequent => frequent(a, b),
-            Self::Id => a.id.cmp(&b.id),
+            Self::Recent => "recent",
+            Self::Oldest => "oldest",
+            Self::Frequent => "frequent",
+            Self::Id => "id",
         }
     }
-}
 
-pub(crate) fn recent(a: &Lesson, b: &Lesson) -> Ordering {
-    b.last_seen.cmp(&a.last_seen).then_with(|| a.id.cmp(&b.id))
-}
-
-pub(crate) fn frequent(a: &Lesson, b: &Lesson) -> Ordering {
-    b.times_seen.cmp(&a.times_seen).then_with(|| recent(a, b))
+    pub(crate) fn compare(self, a: &LessonRef<'_>, b: &LessonRef<'_>) -> Ordering {
+        match self {
+            Self::Recent => a.recent(b),
+            Self::Oldest => b.recent(a),
+            Self::Frequent => b.times_seen().cmp(&a.times_seen()).then_with(|| a.recent(b)),
+            Self::Id => a.id().cmp(b.id()),
+        }
+    }
 }

@@ -1,17 +1,21 @@
-use std::cmp::Ordering;
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use memchr::memmem::Finder;
+use serde_json::Value;
 
+use crate::cursor::Cursor;
 use crate::error::EmptyNeedle;
 use crate::fold;
 use crate::lesson::Lesson;
 use crate::order::Sort;
-use crate::segment::{Field, Segment};
-use crate::snapshot::State;
+use crate::record::Field;
+use crate::select::{Selected, Selection};
+use crate::stamp;
+use crate::state::State;
+use crate::view::LessonRef;
 
 /// Selects lessons of a [`Snapshot`](crate::Snapshot): all conditions must hold. Asking twice for
 /// the same field replaces the first value.
@@ -34,52 +38,60 @@ use crate::snapshot::State;
 #[derive(Clone)]
 #[must_use = "a query does nothing until it is run"]
 pub struct Query<'s> {
-    state: &'s State,
-    fields: Vec<(Field, String)>,
-    needle: Option<Finder<'static>>,
-    since: Bound<Timestamp>,
-    until: Bound<Timestamp>,
-    sort: Sort,
+    selection: Selection<'s>,
     limit: usize,
 }
 
 impl<'s> Query<'s> {
     pub(crate) fn new(state: &'s State) -> Self {
-        Self {
-            state,
-            fields: Vec::new(),
-            needle: None,
-            since: Bound::Unbounded,
-            until: Bound::Unbounded,
-            sort: Sort::default(),
-            limit: usize::MAX,
-        }
+        Self { selection: Selection::new(state), limit: usize::MAX }
     }
 
     /// Asks for exactly this `task_type`; an empty one selects the lessons without.
     pub fn task_type(self, value: impl Into<String>) -> Self {
-        self.field(Field::TaskType, value.into())
+        self.field(Field::TaskType, vec![value.into()])
     }
 
     /// Asks for exactly this `activity_type`.
     pub fn activity_type(self, value: impl Into<String>) -> Self {
-        self.field(Field::ActivityType, value.into())
+        self.field(Field::ActivityType, vec![value.into()])
     }
 
     /// Asks for exactly this `failure_type`.
     pub fn failure_type(self, value: impl Into<String>) -> Self {
-        self.field(Field::FailureType, value.into())
+        self.field(Field::FailureType, vec![value.into()])
     }
 
     /// Asks for exactly this `pattern`.
     pub fn pattern(self, value: impl Into<String>) -> Self {
-        self.field(Field::Pattern, value.into())
+        self.field(Field::Pattern, vec![value.into()])
+    }
+
+    /// Asks for one of these values of `task_type`; an empty list selects nothing.
+    pub fn task_type_any<T: Into<String>>(self, values: impl IntoIterator<Item = T>) -> Self {
+        self.field(Field::TaskType, values.into_iter().map(Into::into).collect())
+    }
+
+    /// Asks for one of these values of `activity_type`; an empty list selects nothing.
+    pub fn activity_type_any<T: Into<String>>(self, values: impl IntoIterator<Item = T>) -> Self {
+        self.field(Field::ActivityType, values.into_iter().map(Into::into).collect())
+    }
+
+    /// Asks for one of these values of `failure_type`; an empty list selects nothing.
+    pub fn failure_type_any<T: Into<String>>(self, values: impl IntoIterator<Item = T>) -> Self {
+        self.field(Field::FailureType, values.into_iter().map(Into::into).collect())
+    }
+
+    /// Asks for one of these values of `pattern`; an empty list selects nothing.
+    pub fn pattern_any<T: Into<String>>(self, values: impl IntoIterator<Item = T>) -> Self {
+        self.field(Field::Pattern, values.into_iter().map(Into::into).collect())
     }
 
     /// Asks for this text anywhere in `failure_msg`, whatever its case.
     ///
     /// The text is literal: no character has a meaning of its own. Case is compared by Unicode
-    /// simple folding (`ς` is `σ`, `ß` is not `ss`, no Turkish rules). Without an exact field this scans all messages of the time range.
+    /// simple folding (`ς` is `σ`, `ß` is not `ss`, no Turkish rules). Without an exact field this
+    /// scans the messages that can hold the text, as an index of trigrams tells.
     ///
     /// # Errors
     ///
@@ -88,8 +100,21 @@ impl<'s> Query<'s> {
         if text.is_empty() {
             return Err(EmptyNeedle);
         }
-        self.needle = Some(Finder::new(&fold::fold(text)).into_owned());
+        self.selection.needle = Some(Finder::new(&fold::fold(text)).into_owned());
         Ok(self)
+    }
+
+    /// Asks for this value under this key of `metadata`; several keys may be asked for. Decodes
+    /// the lines that all other conditions leave.
+    pub fn metadata(mut self, key: impl Into<String>, value: impl Into<Value>) -> Self {
+        self.selection.metadata.push((key.into(), value.into()));
+        self
+    }
+
+    /// Asks for lessons that were seen so often, or more.
+    pub fn seen_at_least(mut self, times: u64) -> Self {
+        self.selection.min_times = times;
+        self
     }
 
     /// Asks for a `last_seen` in this range, whose ends are in or out as written:
@@ -98,14 +123,22 @@ impl<'s> Query<'s> {
     /// With an end, lessons without `last_seen` are not selected; `..` selects all. A range
     /// that ends before it begins selects none.
     pub fn last_seen(mut self, range: impl RangeBounds<Timestamp>) -> Self {
-        self.since = range.start_bound().cloned();
-        self.until = range.end_bound().cloned();
+        let parts = |bound: Bound<&Timestamp>| bound.map(|time| stamp::parts(Some(*time)));
+        self.selection.since = parts(range.start_bound());
+        self.selection.until = parts(range.end_bound());
         self
     }
 
     /// Sets the order; [`Sort::Recent`] by default.
     pub fn sort(mut self, sort: Sort) -> Self {
-        self.sort = sort;
+        self.selection.sort = sort;
+        self
+    }
+
+    /// Goes on behind a lesson, in the order of the cursor.
+    pub fn after(mut self, cursor: Cursor) -> Self {
+        self.selection.sort = cursor.sort();
+        self.selection.after = Some(cursor);
         self
     }
 
@@ -115,144 +148,49 @@ impl<'s> Query<'s> {
         self
     }
 
-    /// Returns the selected lessons in order.
+    /// Returns the selected lessons in order, each as a value of its own.
     ///
     /// With [`Sort::Recent`], or [`Sort::Frequent`] without conditions, the work ends with the
     /// limit; else all selected lessons are ordered.
     pub fn run(&self) -> Vec<Arc<Lesson>> {
-        match self.sort {
-            Sort::Recent => self.merge(|segment| self.matches(segment)),
-            Sort::Frequent if self.is_unconditional() => {
-                self.merge(|segment| self.visible(segment, segment.by_frequency().iter().copied()))
-            }
-            Sort::Frequent | Sort::Id => self.select(),
-        }
+        self.iter().map(|lesson| lesson.to_lesson()).collect()
     }
 
-    /// Returns how many lessons are selected, whatever the limit.
+    /// Returns the selected lessons in order, where they stand. Copies no lesson; work as for
+    /// [`run`](Self::run).
+    pub fn iter(&self) -> impl Iterator<Item = LessonRef<'s>> + use<'s> {
+        match self.limit {
+            0 => Selected::default(),
+            limit => self.selection.ordered(limit),
+        }
+        .take(self.limit)
+    }
+
+    /// Returns how many lessons are selected, whatever the limit and the cursor.
     pub fn count(&self) -> usize {
-        if self.is_unconditional() {
-            return self.state.alive;
-        }
-        self.state.segments.iter().map(|segment| self.matches(segment).count()).sum()
+        self.selection.count()
     }
 
-    fn field(mut self, field: Field, value: String) -> Self {
-        self.fields.retain(|(known, _)| *known != field);
-        self.fields.push((field, value));
+    pub(crate) fn selection(&self) -> &Selection<'s> {
+        &self.selection
+    }
+
+    fn field(mut self, field: Field, values: Vec<String>) -> Self {
+        self.selection.exact[field as usize] = Some(values);
         self
-    }
-
-    fn is_unconditional(&self) -> bool {
-        self.fields.is_empty() && self.needle.is_none() && !self.has_range()
-    }
-
-    fn has_range(&self) -> bool {
-        (self.since, self.until) != (Bound::Unbounded, Bound::Unbounded)
-    }
-
-    /// Returns the selected lessons of a segment, newest first.
-    fn matches<'a>(&'a self, segment: &'a Segment) -> Box<dyn Iterator<Item = u32> + 'a> {
-        let range = if self.has_range() {
-            segment.time_range(|time| self.is_after(time), |time| self.is_before(time))
-        } else {
-            0..segment.len()
-        };
-        let shortest =
-            self.fields.iter().map(|(f, value)| segment.with(*f, value)).min_by_key(|l| l.len());
-        match (shortest, &self.needle) {
-            (Some(list), needle) => {
-                let from = list.partition_point(|at| *at < range.start);
-                let to = list.partition_point(|at| *at < range.end);
-                let docs = list[from..to].iter().copied().filter(move |at| {
-                    let lesson = segment.doc(*at);
-                    self.fields.iter().all(|(field, value)| field.of(lesson) == value)
-                        && needle.as_ref().is_none_or(|n| segment.text().contains(*at, n))
-                });
-                Box::new(self.visible(segment, docs))
-            }
-            (None, Some(needle)) => {
-                Box::new(self.visible(segment, segment.text().search(range, needle)))
-            }
-            (None, None) => Box::new(self.visible(segment, range)),
-        }
-    }
-
-    fn visible<'a>(
-        &self,
-        segment: &'a Segment,
-        docs: impl Iterator<Item = u32> + 'a,
-    ) -> impl Iterator<Item = u32> + 'a {
-        let seq = self.state.seq;
-        docs.filter(move |at| segment.is_visible(*at, seq))
-    }
-
-    fn is_after(&self, time: Timestamp) -> bool {
-        match self.until {
-            Bound::Included(until) => time > until,
-            Bound::Excluded(until) => time >= until,
-            Bound::Unbounded => false,
-        }
-    }
-
-    fn is_before(&self, time: Timestamp) -> bool {
-        match self.since {
-            Bound::Included(since) => time < since,
-            Bound::Excluded(since) => time <= since,
-            Bound::Unbounded => false,
-        }
-    }
-
-    /// Merges the ordered results of all segments up to the limit.
-    fn merge<'a, I>(&'a self, part: impl Fn(&'a Segment) -> I) -> Vec<Arc<Lesson>>
-    where
-        I: Iterator<Item = u32>,
-    {
-        let mut parts: Vec<_> = self
-            .state
-            .segments
-            .iter()
-            .map(|segment| part(segment).map(|at| segment.doc(at)).peekable())
-            .collect();
-        let mut found = Vec::new();
-        while found.len() < self.limit {
-            let heads = parts.iter_mut().enumerate().filter_map(|(i, p)| Some((*p.peek()?, i)));
-            let Some((_, first)) = heads.min_by(|(a, _), (b, _)| self.compare(a, b)) else { break };
-            found.extend(parts[first].next().cloned());
-        }
-        found
-    }
-
-    fn select(&self) -> Vec<Arc<Lesson>> {
-        let mut found: Vec<&Arc<Lesson>> = self
-            .state
-            .segments
-            .iter()
-            .flat_map(|segment| self.matches(segment).map(|at| segment.doc(at)))
-            .collect();
-        if self.limit == 0 {
-            return Vec::new();
-        }
-        if self.limit < found.len() {
-            found.select_nth_unstable_by(self.limit, |a, b| self.compare(a, b));
-            found.truncate(self.limit);
-        }
-        found.sort_unstable_by(|a, b| self.compare(a, b));
-        found.into_iter().cloned().collect()
-    }
-
-    fn compare(&self, a: &Lesson, b: &Lesson) -> Ordering {
-        self.sort.compare(a, b)
     }
 }
 
 impl fmt::Debug for Query<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Selection { exact, needle, metadata, since, until, sort, after, .. } = &self.selection;
         f.debug_struct("Query")
-            .field("fields", &self.fields)
-            .field("contains", &self.needle.is_some())
-            .field("last_seen", &(self.since, self.until))
-            .field("sort", &self.sort)
+            .field("exact", exact)
+            .field("contains", &needle.is_some())
+            .field("metadata", metadata)
+            .field("last_seen", &(since, until))
+            .field("sort", sort)
+            .field("after", after)
             .field("limit", &self.limit)
             .finish_non_exhaustive()
     }

@@ -68,6 +68,28 @@ impl Tally {
         self.counts.records += 1;
     }
 
+    /// Adds what was counted in lines behind these; the places of its faults are set right first.
+    pub(crate) fn append(&mut self, behind: Self, lines: u64, bytes: u64, max_kept: usize) {
+        let room = max_kept.saturating_sub(self.kept.len());
+        let moved = behind.kept.into_iter().take(room).map(|mut fault| {
+            fault.line += lines;
+            fault.offset += bytes;
+            fault
+        });
+        self.kept.extend(moved);
+        self.shared = None;
+        self.counts.lines += behind.counts.lines;
+        self.counts.records += behind.counts.records;
+        self.counts.faults += behind.counts.faults;
+        for (count, more) in self.counts.by_kind.iter_mut().zip(behind.counts.by_kind) {
+            *count += more;
+        }
+    }
+
+    pub(crate) fn first_fault(&self) -> Option<&Fault> {
+        self.kept.first()
+    }
+
     pub(crate) fn summary(&mut self) -> Summary {
         let kept = &self.kept;
         let faults = self.shared.get_or_insert_with(|| kept.as_slice().into());

@@ -9,12 +9,24 @@ pub(crate) struct Line<'a> {
     pub(crate) number: u64,
     /// From the start of the file.
     pub(crate) offset: u64,
+    /// How long it is, without its end.
+    pub(crate) len: u64,
     /// The line without its end; only its start if it is longer than the cap.
     pub(crate) bytes: &'a [u8],
     /// Whether the line is over the cap.
     pub(crate) is_too_long: bool,
     /// Whether a line end follows.
     pub(crate) terminated: bool,
+}
+
+impl<'a> Line<'a> {
+    /// Returns a line that is in memory as a whole.
+    pub(crate) fn whole(number: u64, offset: u64, bytes: &'a [u8], max_line_bytes: usize) -> Self {
+        let len = bytes.len() as u64;
+        let is_too_long = bytes.len() > max_line_bytes;
+        let bytes = if is_too_long { &bytes[..bytes.len().min(EXCERPT_MAX_BYTES)] } else { bytes };
+        Self { number, offset, len, bytes, is_too_long, terminated: true }
+    }
 }
 
 /// Splits what it is fed into lines; a line may come in many pieces.
@@ -33,6 +45,11 @@ pub(crate) struct Scanner {
 impl Scanner {
     pub(crate) fn new(max_line_bytes: usize) -> Self {
         Self { number: 1, offset: 0, carry: Vec::new(), carry_len: 0, max_line_bytes }
+    }
+
+    /// Counts from here: the next line has this number and begins at this place.
+    pub(crate) fn start_at(&mut self, number: u64, offset: u64) {
+        (self.number, self.offset) = (number, offset);
     }
 
     /// Hands each line that ends in `bytes` to `sink`, which can stop the scan with an error.
@@ -66,7 +83,7 @@ impl Scanner {
     fn line<'a>(&self, bytes: &'a [u8], len: u64, terminated: bool) -> Line<'a> {
         let is_too_long = len > self.max_line_bytes as u64;
         let bytes = if is_too_long { &bytes[..bytes.len().min(EXCERPT_MAX_BYTES)] } else { bytes };
-        Line { number: self.number, offset: self.offset, bytes, is_too_long, terminated }
+        Line { number: self.number, offset: self.offset, len, bytes, is_too_long, terminated }
     }
 
     fn keep(&mut self, piece: &[u8]) {

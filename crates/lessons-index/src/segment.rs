@@ -1,238 +1,230 @@
 //! An immutable part of the index.
 
-use std::borrow::Borrow;
-use std::collections::HashMap;
-use std::hash::{Hash, Hasher};
 use std::ops::Range;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::OnceLock;
 
-use memchr::memmem::Finder;
+use jiff::Timestamp;
 
-use crate::fold;
-use crate::lesson::Lesson;
-use crate::order;
+use crate::column::Column;
+use crate::draft::{Chunk, Entry, Place, Votes};
+use crate::fingerprint::Failures;
+use crate::messages::Messages;
+use crate::parse::Parser;
+use crate::record::{Field, Record};
+use crate::stamp;
+use crate::sync::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use crate::table::Table;
+use crate::terms::Terms;
 
 /// The sequence number of a death that has not come.
-const NOT_DEAD: u64 = u64::MAX;
-
-/// A field with an exact index.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Field {
-    TaskType,
-    ActivityType,
-    FailureType,
-    Pattern,
-}
-
-impl Field {
-    pub(crate) const ALL: [Self; 4] =
-        [Self::TaskType, Self::ActivityType, Self::FailureType, Self::Pattern];
-
-    pub(crate) fn of(self, lesson: &Lesson) -> &str {
-        match self {
-            Self::TaskType => &lesson.task_type,
-            Self::ActivityType => &lesson.activity_type,
-            Self::FailureType => &lesson.failure_type,
-            Self::Pattern => &lesson.pattern,
-        }
-    }
-}
+pub(crate) const NOT_DEAD: u64 = u64::MAX;
 
 /// Holds lessons with distinct ids, newest first; a lesson is named by its place ("doc").
 ///
-/// Nothing changes but `dead`: a newer version of a lesson marks this one with the sequence
-/// number of the snapshot that is the first without it. Older snapshots still see it.
+/// What a query compares stands in columns; all else is decoded from the line when it is asked
+/// for. Nothing changes but `dead`: a newer version of a lesson marks this one with the sequence
+/// number of the first snapshot without it. Older snapshots still see it. What is in a cell is
+/// built when it is first asked for, or by a thread in the background before that.
 pub(crate) struct Segment {
-    docs: Box<[Arc<Lesson>]>,
-    dead: Box<[AtomicU64]>,
-    by_id: HashMap<ById, u32>,
-    by_field: [HashMap<Box<str>, Vec<u32>>; Field::ALL.len()],
-    by_frequency: Box<[u32]>,
-    text: Text,
+    pub(crate) chunks: Box<[Chunk]>,
+    pub(crate) places: Box<[Place]>,
+    pub(crate) ids: Box<str>,
+    pub(crate) id_ends: Box<[u32]>,
+    pub(crate) by_id: Table,
+    pub(crate) columns: [Column; 4],
+    pub(crate) times: Box<[u64]>,
+    pub(crate) seconds: Box<[i64]>,
+    /// Empty if all are zero.
+    pub(crate) nanos: Box<[i32]>,
+    /// Of the lessons that have some, in order.
+    pub(crate) votes: Box<[(u32, Votes)]>,
+    pub(crate) dead: Box<[AtomicU64]>,
+    /// How many are not alive; never less than those that a snapshot in use does not see.
+    pub(crate) dead_count: AtomicU32,
+    pub(crate) by_frequency: OnceLock<Box<[u32]>>,
+    pub(crate) messages: OnceLock<Messages>,
+    pub(crate) terms: OnceLock<Terms>,
+    pub(crate) failures: OnceLock<Failures>,
 }
 
 impl Segment {
-    /// Builds a segment. O(n log n); the ids must be distinct.
-    pub(crate) fn build(mut lessons: Vec<Arc<Lesson>>) -> Self {
-        lessons.sort_unstable_by(|a, b| order::recent(a, b));
-        let count = u32::try_from(lessons.len()).expect("memory ends before 2^32 lessons");
-        let by_id = (0..count).zip(&lessons).map(|(at, doc)| (ById(Arc::clone(doc)), at)).collect();
-        let mut by_field: [HashMap<Box<str>, Vec<u32>>; 4] = Default::default();
-        for (at, lesson) in (0..count).zip(&lessons) {
-            for (field, lists) in Field::ALL.into_iter().zip(&mut by_field) {
-                let value = field.of(lesson);
-                match lists.get_mut(value) {
-                    Some(list) => list.push(at),
-                    None => drop(lists.insert(value.into(), vec![at])),
-                }
-            }
-        }
-        let mut by_frequency: Box<[u32]> = (0..count).collect();
-        by_frequency
-            .sort_unstable_by(|a, b| order::frequent(&lessons[*a as usize], &lessons[*b as usize]));
-        Self {
-            dead: lessons.iter().map(|_| AtomicU64::new(NOT_DEAD)).collect(),
-            by_id,
-            by_field,
-            by_frequency,
-            text: Text::of(&lessons),
-            docs: lessons.into(),
-        }
-    }
-
-    /// Builds one segment from the lessons that are not dead in any of these.
-    pub(crate) fn merge(segments: &[Arc<Self>]) -> Self {
-        let alive = segments.iter().flat_map(|segment| {
-            segment
-                .docs
-                .iter()
-                .zip(&segment.dead)
-                .filter(|(_, dead)| dead.load(Relaxed) == NOT_DEAD)
-                .map(|(doc, _)| Arc::clone(doc))
-        });
-        Self::build(alive.collect())
-    }
-
     /// The number of lessons, dead ones included.
     pub(crate) fn len(&self) -> u32 {
-        u32::try_from(self.docs.len()).expect("checked when built")
-    }
-
-    pub(crate) fn docs(&self) -> &[Arc<Lesson>] {
-        &self.docs
-    }
-
-    pub(crate) fn doc(&self, at: u32) -> &Arc<Lesson> {
-        &self.docs[at as usize]
+        crate::draft::narrow(self.places.len())
     }
 
     /// Returns whether the snapshot with this sequence number has the lesson.
     ///
     /// Relaxed is enough: a reader got its snapshot through a pointer swap that came after the
     /// marks of that snapshot, and every later mark has a higher number, seen or not.
-    pub(crate) fn is_visible(&self, at: u32, seq: u64) -> bool {
-        seq < self.dead[at as usize].load(Relaxed)
+    pub(crate) fn is_visible(&self, doc: u32, seq: u64) -> bool {
+        seq < self.dead[doc as usize].load(Relaxed)
     }
 
-    pub(crate) fn find(&self, id: &str, seq: u64) -> Option<u32> {
-        self.by_id.get(id).copied().filter(|at| self.is_visible(*at, seq))
+    /// Returns whether every snapshot that has this segment sees all of it. May change any time,
+    /// but not for a snapshot that is taken.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.dead_count.load(Relaxed) == 0
     }
 
-    /// Ends the lesson with this id from snapshot `seq` on. Returns whether it was alive.
-    pub(crate) fn end(&self, id: &str, seq: u64) -> bool {
-        let Some(at) = self.by_id.get(id) else { return false };
-        // There is one writer.
-        let dead = &self.dead[*at as usize];
-        let was_alive = dead.load(Relaxed) == NOT_DEAD;
-        if was_alive {
-            dead.store(seq, Relaxed);
+    pub(crate) fn dead_count(&self) -> u32 {
+        self.dead_count.load(Relaxed)
+    }
+
+    pub(crate) fn find(&self, hash: u64, id: &str, seq: u64) -> Option<u32> {
+        let doc = self.by_id.find(hash, |doc| self.id(doc) == id)?;
+        (self.is_whole() || self.is_visible(doc, seq)).then_some(doc)
+    }
+
+    /// Ends the lesson with this id from snapshot `seq` on. Returns it if it was alive.
+    ///
+    /// Only the writer of the index calls this.
+    pub(crate) fn end(&self, hash: u64, id: &str, seq: u64) -> Option<u32> {
+        let doc = self.by_id.find(hash, |doc| self.id(doc) == id)?;
+        let dead = &self.dead[doc as usize];
+        if dead.load(Relaxed) != NOT_DEAD {
+            return None;
         }
-        was_alive
+        dead.store(seq, Relaxed);
+        self.dead_count.fetch_add(1, Relaxed);
+        Some(doc)
     }
 
-    /// Returns the lessons with this value, newest first.
-    pub(crate) fn with(&self, field: Field, value: &str) -> &[u32] {
-        self.by_field[field as usize].get(value).map_or(&[], Vec::as_slice)
+    pub(crate) fn id(&self, doc: u32) -> &str {
+        let doc = doc as usize;
+        let start = if doc == 0 { 0 } else { self.id_ends[doc - 1] };
+        &self.ids[start as usize..self.id_ends[doc] as usize]
     }
 
-    /// Returns the values of a field that a lesson of snapshot `seq` has, in no order.
-    pub(crate) fn values(&self, field: Field, seq: u64) -> impl Iterator<Item = &str> {
-        self.by_field[field as usize]
-            .iter()
-            .filter(move |(_, list)| list.iter().any(|at| self.is_visible(*at, seq)))
-            .map(|(value, _)| value.as_ref())
+    pub(crate) fn place(&self, doc: u32) -> Place {
+        self.places[doc as usize]
     }
 
+    pub(crate) fn raw(&self, doc: u32) -> &str {
+        let place = self.place(doc);
+        let at = place.at as usize;
+        &self.chunks[place.chunk as usize][at..at + place.len as usize]
+    }
+
+    /// Parses the line again.
+    pub(crate) fn record(&self, doc: u32) -> Record<'_> {
+        let raw = self.raw(doc);
+        crate::fast::parse(raw).unwrap_or_else(|| {
+            let parsed = Parser::new().parse(raw.as_bytes(), true);
+            parsed.expect("the line was parsed before").0
+        })
+    }
+
+    pub(crate) fn column(&self, field: Field) -> &Column {
+        &self.columns[field as usize]
+    }
+
+    pub(crate) fn times(&self, doc: u32) -> u64 {
+        self.times[doc as usize]
+    }
+
+    pub(crate) fn time_parts(&self, doc: u32) -> (i64, i32) {
+        let nanos = self.nanos.get(doc as usize).copied().unwrap_or_default();
+        (self.seconds[doc as usize], nanos)
+    }
+
+    pub(crate) fn last_seen(&self, doc: u32) -> Option<Timestamp> {
+        let (seconds, nanos) = self.time_parts(doc);
+        stamp::from_parts(seconds, nanos)
+    }
+
+    pub(crate) fn votes(&self, doc: u32) -> Votes {
+        let found = self.votes.binary_search_by_key(&doc, |(doc, _)| *doc);
+        found.map_or(Votes::default(), |at| self.votes[at].1)
+    }
+
+    pub(crate) fn entry(&self, doc: u32) -> Entry<'_> {
+        let (seconds, nanos) = self.time_parts(doc);
+        Entry {
+            hash: crate::hash::of(self.id(doc)),
+            id: self.id(doc),
+            exact: Field::ALL.map(|field| self.column(field).text_of(doc)),
+            times: self.times(doc),
+            seconds,
+            nanos,
+            votes: self.votes(doc),
+            is_tombstone: false,
+        }
+    }
+
+    /// Returns the lessons by how often they were seen, then newest first.
     pub(crate) fn by_frequency(&self) -> &[u32] {
-        &self.by_frequency
+        self.by_frequency.get_or_init(|| {
+            // Stable, so that equals stay newest first.
+            let mut docs: Box<[u32]> = (0..self.len()).collect();
+            docs.sort_by_key(|doc| std::cmp::Reverse(self.times(*doc)));
+            docs
+        })
     }
 
-    /// Returns the lessons whose `last_seen` the test puts after, in, and before a range of time.
+    /// Returns the lessons whose `last_seen` the tests put neither after nor before a range.
     /// Lessons without `last_seen` are in no range.
     pub(crate) fn time_range(
         &self,
-        is_after: impl Fn(jiff::Timestamp) -> bool,
-        is_before: impl Fn(jiff::Timestamp) -> bool,
+        is_after: impl Fn((i64, i32)) -> bool,
+        is_before: impl Fn((i64, i32)) -> bool,
     ) -> Range<u32> {
-        let start = self.docs.partition_point(|doc| doc.last_seen.is_some_and(&is_after));
-        let end =
-            self.docs.partition_point(|doc| doc.last_seen.is_some_and(|time| !is_before(time)));
-        let narrow = |at| u32::try_from(at).expect("checked when built");
-        narrow(start)..narrow(end.max(start))
+        let none = stamp::parts(None);
+        let start = self.first(|time| time == none || !is_after(time));
+        let end = self.first(|time| time == none || is_before(time));
+        start..end.max(start)
     }
 
-    pub(crate) fn text(&self) -> &Text {
-        &self.text
-    }
-}
-
-/// Is a lesson under its id.
-struct ById(Arc<Lesson>);
-
-impl Borrow<str> for ById {
-    fn borrow(&self) -> &str {
-        &self.0.id
-    }
-}
-
-impl Hash for ById {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.id.hash(state);
-    }
-}
-
-impl PartialEq for ById {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.id == other.0.id
-    }
-}
-
-impl Eq for ById {}
-
-/// Holds the folded failure messages of a segment end to end, so that a search is one scan.
-pub(crate) struct Text {
-    bytes: Vec<u8>,
-    /// Where the message of each lesson ends; a byte follows that is in no UTF-8 text.
-    ends: Vec<usize>,
-}
-
-impl Text {
-    const BORDER: u8 = 0xFF;
-
-    fn of(lessons: &[Arc<Lesson>]) -> Self {
-        let mut bytes = Vec::with_capacity(lessons.iter().map(|l| l.failure_msg.len() + 1).sum());
-        let mut ends = Vec::with_capacity(lessons.len());
-        for lesson in lessons {
-            fold::fold_into(&lesson.failure_msg, &mut bytes);
-            ends.push(bytes.len());
-            bytes.push(Self::BORDER);
+    /// Returns the first lesson that the test holds for, if it holds for all behind that one too.
+    pub(crate) fn first(&self, test: impl Fn((i64, i32)) -> bool) -> u32 {
+        let (mut low, mut high) = (0, self.len());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if test(self.time_parts(middle)) { high = middle } else { low = middle + 1 }
         }
-        Self { bytes, ends }
+        low
     }
 
-    fn start(&self, at: usize) -> usize {
-        if at == 0 { 0 } else { self.ends[at - 1] + 1 }
+    pub(crate) fn messages(&self) -> &Messages {
+        self.messages.get_or_init(|| Messages::of(self))
     }
 
-    pub(crate) fn contains(&self, at: u32, needle: &Finder<'_>) -> bool {
-        let at = at as usize;
-        needle.find(&self.bytes[self.start(at)..self.ends[at]]).is_some()
+    pub(crate) fn terms(&self) -> &Terms {
+        self.terms.get_or_init(|| Terms::of(self))
     }
 
-    /// Returns the lessons of a range with the needle in their message, in order.
-    pub(crate) fn search(
-        &self,
-        docs: Range<u32>,
-        needle: &Finder<'_>,
-    ) -> impl Iterator<Item = u32> {
-        let mut from = self.start(docs.start as usize);
-        let end = self.start(docs.end as usize);
-        std::iter::from_fn(move || {
-            let hit = from + needle.find(self.bytes.get(from..end)?)?;
-            let at = self.ends.partition_point(|end| *end <= hit);
-            from = self.ends[at] + 1;
-            u32::try_from(at).ok()
-        })
+    pub(crate) fn failures(&self) -> &Failures {
+        self.failures.get_or_init(|| Failures::of(self))
+    }
+
+    /// Builds what the cells hold, for queries to come.
+    pub(crate) fn warm(&self) {
+        self.messages();
+        self.terms();
+        self.by_frequency();
+        self.failures();
+    }
+
+    pub(crate) fn is_warm(&self) -> bool {
+        self.messages.get().is_some()
+    }
+
+    pub(crate) fn chunks(&self) -> &[Chunk] {
+        &self.chunks
+    }
+
+    /// Returns how many bytes of each chunk are lines of visible lessons.
+    pub(crate) fn chunk_use(&self, seq: u64) -> Vec<usize> {
+        let mut used = vec![0; self.chunks.len()];
+        for doc in (0..self.len()).filter(|doc| self.is_visible(*doc, seq)) {
+            let place = self.place(doc);
+            used[place.chunk as usize] += place.len as usize;
+        }
+        used
+    }
+
+    /// Returns the bytes of the chunks, garbage included.
+    pub(crate) fn raw_bytes(&self) -> usize {
+        self.chunks.iter().map(|chunk| chunk.len()).sum()
     }
 }

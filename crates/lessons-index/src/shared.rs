@@ -1,15 +1,19 @@
 //! What the readers and the writer of an index share.
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwap;
 
+use crate::compact::{CompactError, Compacted, Compaction};
 use crate::error::{OpenError, WriteError};
 use crate::index::Refresh;
-use crate::lesson::Lesson;
-use crate::snapshot::State;
+use crate::op::{self, Op, Outcome};
 use crate::source::Source;
+use crate::state::{Change, State};
+use crate::store::Store;
 
 /// Says when an index was last read whole from its file, and how long that took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,29 +26,31 @@ pub struct LastLoad {
 }
 
 pub(crate) struct Shared {
-    current: ArcSwap<State>,
+    store: Arc<Store>,
     /// Held while the file is read or written, never by a reader.
     source: Mutex<Source>,
     last_load: ArcSwap<LastLoad>,
+    compactions: AtomicU64,
 }
 
 impl Shared {
     /// Reads the file for the first time.
     pub(crate) fn load(source: Source) -> Result<Self, OpenError> {
         let shared = Self {
-            current: ArcSwap::default(),
+            store: Arc::default(),
             source: Mutex::new(source),
             last_load: ArcSwap::from_pointee(LastLoad {
                 at: SystemTime::now(),
                 took: Duration::ZERO,
             }),
+            compactions: AtomicU64::new(0),
         };
         shared.reload()?;
         Ok(shared)
     }
 
     pub(crate) fn current(&self) -> Arc<State> {
-        self.current.load_full()
+        self.store.current()
     }
 
     pub(crate) fn last_load(&self) -> LastLoad {
@@ -66,18 +72,51 @@ impl Shared {
         Ok(self.publish(&mut source))
     }
 
-    pub(crate) fn append(&self, lessons: &[Arc<Lesson>]) -> Result<(), WriteError> {
+    /// Carries out what was asked for, in order, as one write and one publication.
+    pub(crate) fn append(&self, ops: &[Op]) -> Result<Vec<Outcome>, WriteError> {
         let mut source = self.source();
-        let appended = source.append(lessons);
+        let locked = source.lock();
+        // What others wrote comes first; what is asked for may depend on it.
         self.publish(&mut source);
-        appended
+        let locked = locked?;
+        let (outcomes, lessons) =
+            op::carry_out(ops, &self.current(), source.options().max_line_bytes());
+        if !lessons.is_empty() {
+            let appended = source.append(&locked, &lessons);
+            self.publish(&mut source);
+            appended?;
+        }
+        Ok(outcomes)
+    }
+
+    /// Compacts the file if over half of it does not hold any more.
+    pub(crate) fn compact_if_due(&self) {
+        let mut source = self.source();
+        let (len, live) = (source.len(), self.current().live_bytes);
+        if source.options().auto_compact.is_some_and(|from| len >= from && live < len / 2) {
+            // What cannot be done now is tried again after the next write.
+            let compacted = source.compact(&Compaction::default());
+            self.publish(&mut source);
+            self.compactions.fetch_add(u64::from(compacted.is_ok()), Relaxed);
+        }
+    }
+
+    pub(crate) fn compact(&self, policy: &Compaction) -> Result<Compacted, CompactError> {
+        let mut source = self.source();
+        let compacted = source.compact(policy);
+        self.publish(&mut source);
+        self.compactions.fetch_add(u64::from(compacted.is_ok()), Relaxed);
+        compacted
+    }
+
+    pub(crate) fn compactions(&self) -> u64 {
+        self.compactions.load(Relaxed)
     }
 
     pub(crate) fn clear(&self) {
         let mut source = self.source();
         source.forget_counts();
-        let seq = self.current.load().seq + 1;
-        self.current.store(Arc::new(State { seq, ..State::default() }));
+        self.store.clear(Change::default());
     }
 
     fn publish(&self, source: &mut Source) -> Refresh {
@@ -85,13 +124,18 @@ impl Shared {
         if !pending.is_changed {
             return Refresh::Unchanged;
         }
-        let refresh = if pending.fresh {
-            Refresh::Reloaded
-        } else {
-            Refresh::Appended { records: pending.lessons.len() }
+        let (fresh, lessons) = (pending.fresh, pending.lessons);
+        let refresh = match &fresh {
+            Some(_) => Refresh::Reloaded,
+            None => Refresh::Appended { records: lessons.len() },
         };
-        let next = self.current.load().with(pending.lessons, pending.fresh, summary);
-        self.current.store(Arc::new(next));
+        let is_fresh = fresh.is_some();
+        if self.store.publish(Change { fresh, lessons, summary }) {
+            in_background("lessons-merge", &self.store, Store::merge);
+        }
+        if is_fresh && source.options().is_eager && self.store.is_large() {
+            in_background("lessons-text", &self.store, Store::warm);
+        }
         refresh
     }
 
@@ -103,5 +147,14 @@ impl Shared {
             source.distrust();
             source
         })
+    }
+}
+
+/// Runs what readers do not wait for; on this thread, if there can be no other.
+fn in_background(name: &str, store: &Arc<Store>, work: fn(&Store)) {
+    let shared = Arc::clone(store);
+    let thread = thread::Builder::new().name(name.to_owned());
+    if thread.spawn(move || work(&shared)).is_err() {
+        work(store);
     }
 }

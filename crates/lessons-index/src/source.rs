@@ -1,12 +1,15 @@
 //! The file behind an index: reading it whole, reading what was appended, appending to it.
 
 use std::fs::{self, File, Metadata, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use crate::bulk::{self, Loaded};
+use crate::compact::{self, CompactError, Compacted, Compaction};
+use crate::draft::Draft;
 use crate::error::{OpenError, WriteError};
 use crate::intake::Intake;
 use crate::lesson::Lesson;
@@ -46,10 +49,19 @@ struct Seen {
 /// Is a change to the index that is to be published.
 #[derive(Default)]
 pub(crate) struct Pending {
+    /// Replaces all there is.
+    pub(crate) fresh: Option<Vec<Draft>>,
+    /// Comes after that.
     pub(crate) lessons: Vec<Arc<Lesson>>,
-    /// Whether these replace all there is.
-    pub(crate) fresh: bool,
     pub(crate) is_changed: bool,
+}
+
+/// Is the file with its lock, read to its end.
+pub(crate) struct Locked {
+    file: File,
+    /// Where symbolic links lead to, if the file was not there before.
+    created: Option<PathBuf>,
+    _lock: SidecarLock,
 }
 
 impl Source {
@@ -93,6 +105,12 @@ impl Source {
 
     /// Reads what was appended since the last time, or the whole file if it is another.
     pub(crate) fn refresh(&mut self) -> Result<(), OpenError> {
+        if let Some(seen) = &self.seen
+            && let Ok(now) = fs::metadata(&self.path)
+            && seen.is_unchanged(&now)
+        {
+            return Ok(());
+        }
         match open_regular(&self.path) {
             Ok((file, metadata)) => self.catch_up(&file, &metadata),
             Err(OpenError::Missing { .. }) if self.seen.is_none() => Ok(()),
@@ -104,21 +122,31 @@ impl Source {
         }
     }
 
-    /// Appends lessons as one write under the lock.
-    ///
-    /// What others wrote before is read first, and is pending even after an error.
-    pub(crate) fn append(&mut self, lessons: &[Arc<Lesson>]) -> Result<(), WriteError> {
+    /// Takes the lock and reads what others wrote, which is pending then.
+    pub(crate) fn lock(&mut self) -> Result<Locked, WriteError> {
         let target = target_of(&self.path);
-        let lock_path = SidecarLock::path_of(&target);
-        let _lock = SidecarLock::acquire(&lock_path)
-            .map_err(|source| WriteError::Lock { path: lock_path, source })?;
+        let lock = Self::lock_only(&target)?;
         let open = || OpenOptions::new().read(true).append(true).create(true).open(&self.path);
         let cannot_open = |source| WriteError::Open { path: self.path.clone(), source };
         let is_new = !self.path.exists();
         let file = open().map_err(cannot_open)?;
         let metadata = file.metadata().map_err(cannot_open)?;
         self.catch_up(&file, &metadata)?;
+        Ok(Locked { file, created: is_new.then_some(target), _lock: lock })
+    }
 
+    fn lock_only(target: &Path) -> Result<SidecarLock, WriteError> {
+        let path = SidecarLock::path_of(target);
+        SidecarLock::acquire(&path).map_err(|source| WriteError::Lock { path, source })
+    }
+
+    /// Appends lessons as one write.
+    pub(crate) fn append(
+        &mut self,
+        locked: &Locked,
+        lessons: &[Arc<Lesson>],
+    ) -> Result<(), WriteError> {
+        let file = &locked.file;
         let mut bytes = Vec::with_capacity(lessons.iter().map(|l| l.raw().len() + 1).sum());
         // A last line without an end, whole or torn, must not be glued to ours.
         if self.intake.is_inside_line() {
@@ -129,9 +157,9 @@ impl Source {
             bytes.push(b'\n');
         }
         let start = self.seen.as_ref().map_or(0, |seen| seen.offset);
-        if let Err(source) = self.write(&file, &bytes, is_new.then_some(&target)) {
+        if let Err(source) = self.write(file, &bytes, locked.created.as_ref()) {
             let path = self.path.clone();
-            return Err(match undo(&file, start, bytes.len() as u64) {
+            return Err(match undo(file, start, bytes.len() as u64) {
                 Ok(now) => {
                     // The file is what was read, only its time is new.
                     self.note(&now, start, &[]);
@@ -140,7 +168,25 @@ impl Source {
                 Err(undo) => WriteError::Torn { path, source, undo },
             });
         }
-        self.take_in(&file, start, &bytes).map_err(WriteError::Unread)
+        self.take_in(file, start, &bytes).map_err(WriteError::Unread)
+    }
+
+    /// Returns how long the file is, as far as it was read.
+    pub(crate) fn len(&self) -> u64 {
+        self.seen.as_ref().map_or(0, |seen| seen.offset)
+    }
+
+    pub(crate) fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Writes the file anew without what does not hold any more, and reads that.
+    pub(crate) fn compact(&mut self, policy: &Compaction) -> Result<Compacted, CompactError> {
+        let target = target_of(&self.path);
+        let _lock = Self::lock_only(&target)?;
+        let done = compact::compact(&target, &self.options, policy)?;
+        self.refresh().map_err(WriteError::Unread)?;
+        Ok(done)
     }
 
     /// Reads what was just written from memory, or the file if more than that is new in it.
@@ -159,8 +205,11 @@ impl Source {
 
     fn write(&self, mut file: &File, bytes: &[u8], new: Option<&PathBuf>) -> io::Result<()> {
         file.write_all(bytes)?;
-        if self.options.fsync == Fsync::OnBatch {
-            file.sync_data()?;
+        if self.options.fsync != Fsync::Never {
+            match self.options.fsync {
+                Fsync::Always => file.sync_all()?,
+                _ => file.sync_data()?,
+            }
             if let Some(path) = new {
                 File::open(folder_of(path))?.sync_all()?;
             }
@@ -199,21 +248,43 @@ impl Source {
 
     fn read_whole(&mut self, file: &File, metadata: &Metadata) -> Result<(), OpenError> {
         self.start_over();
-        self.read_from(file, metadata, 0)
+        let read = self.read_all(file, metadata);
+        self.after(read)
+    }
+
+    /// Reads the whole lines in bulk, and what is behind them bit by bit.
+    fn read_all(&mut self, mut file: &File, metadata: &Metadata) -> Result<(), OpenError> {
+        let mut window = Vec::new();
+        let loaded = file
+            .rewind()
+            .and_then(|()| {
+                bulk::load(file, metadata.len(), &self.options, |b| slide(&mut window, b))
+            })
+            .map_err(|source| OpenError::Read { path: self.path.clone(), source })?;
+        let Loaded { drafts, intake, rest, offset } = loaded.map_err(|fault| self.broken(fault))?;
+        self.intake = intake;
+        self.pending.fresh = Some(drafts);
+        self.take(&rest).map_err(|fault| self.broken(fault))?;
+        slide(&mut window, &rest);
+        self.read_to_end(file, metadata, offset + rest.len() as u64, window)
     }
 
     /// Forgets what was read; what is published stays until the next reading is complete.
     fn start_over(&mut self) {
         self.intake = Intake::new(&self.options);
         self.seen = None;
-        self.pending = Pending { lessons: Vec::new(), fresh: true, is_changed: true };
+        self.pending = Pending { lessons: Vec::new(), fresh: Some(Vec::new()), is_changed: true };
     }
 
     fn read_from(&mut self, file: &File, metadata: &Metadata, from: u64) -> Result<(), OpenError> {
         let window = self.seen.take().map(|seen| seen.window).unwrap_or_default();
         let read = self.read_to_end(file, metadata, from, window);
+        self.after(read)
+    }
+
+    /// Half a reading must be neither published nor gone on with.
+    fn after(&mut self, read: Result<(), OpenError>) -> Result<(), OpenError> {
         if read.is_err() {
-            // Half a reading must be neither published nor gone on with.
             self.intake = Intake::new(&self.options);
             self.pending = Pending::default();
         }
@@ -227,7 +298,8 @@ impl Source {
         from: u64,
         mut window: Vec<u8>,
     ) -> Result<(), OpenError> {
-        let mut chunk = vec![0; CHUNK_BYTES];
+        let room = metadata.len().saturating_sub(from).saturating_add(1);
+        let mut chunk = vec![0; CHUNK_BYTES.min(usize::try_from(room).unwrap_or(CHUNK_BYTES))];
         let mut offset = from;
         loop {
             let count = match file.read_at(&mut chunk, offset) {
@@ -270,6 +342,13 @@ impl Source {
 }
 
 impl Seen {
+    /// Returns whether a file is the one that was read, to its end and as it was.
+    fn is_unchanged(&self, now: &Metadata) -> bool {
+        (self.device, self.inode, self.offset) == (now.dev(), now.ino(), now.len())
+            && self.modified.is_some()
+            && self.modified == now.modified().ok()
+    }
+
     /// Returns whether the bytes before the place of reading are still those that were read.
     fn holds(&self, file: &File) -> bool {
         let mut now = vec![0; self.window.len()];

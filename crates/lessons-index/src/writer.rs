@@ -6,7 +6,7 @@ use std::sync::Arc;
 use batch_core::{BatchError, BatchOf, BatchProcessor, Batcher};
 
 use crate::error::{AddError, WriteError};
-use crate::lesson::Lesson;
+use crate::op::{Op, Outcome};
 use crate::shared::Shared;
 
 /// Most lessons of one append.
@@ -39,71 +39,84 @@ impl Writer {
 
 impl BatchProcessor for Writer {
     type Key = ();
-    type Item = Arc<Lesson>;
-    type Output = ();
+    type Item = Op;
+    type Output = Outcome;
     type Error = WriteError;
 
     fn key(&self, _: &Self::Item) {}
 
     fn weight(&self, item: &Self::Item) -> u64 {
-        item.raw().len() as u64 + 1
+        item.bytes()
     }
 
     fn process(&self, (): &(), batch: BatchOf<Self>) {
         match self.shared.append(batch.items()) {
-            Ok(()) => {
-                for slot in batch.slots() {
-                    slot.resolve(Ok(()));
+            Ok(outcomes) => {
+                for (slot, outcome) in batch.slots().zip(outcomes) {
+                    slot.resolve(Ok(outcome));
                 }
+                batch.publish();
+                self.shared.compact_if_due();
             }
             Err(error) => batch.fail_all(error),
         }
     }
 }
 
-/// Adds one lesson.
-pub(crate) fn add(writer: &Batcher<Writer>, lesson: Arc<Lesson>) -> Result<Arc<Lesson>, AddError> {
-    match writer.submit(Arc::clone(&lesson)) {
-        Ok(ticket) => answer(lesson, ticket.wait()),
-        Err(refusal) => Err(refused(&lesson, &refusal)),
+/// Has one change carried out.
+pub(crate) fn one(writer: &Batcher<Writer>, op: Op) -> Result<Outcome, AddError> {
+    let name = op.name();
+    match writer.submit(op) {
+        Ok(ticket) => answer(name, ticket.wait()),
+        Err(refusal) => Err(refused(name, &refusal)),
     }
 }
 
-/// Adds many lessons; each gets its own answer, in order.
-pub(crate) fn add_all(
+/// Has many changes carried out; each gets its own answer, in order.
+pub(crate) fn all(
     writer: &Batcher<Writer>,
-    lessons: Vec<Result<Arc<Lesson>, AddError>>,
-) -> Vec<Result<Arc<Lesson>, AddError>> {
-    let good: Vec<_> = lessons.iter().flatten().map(Arc::clone).collect();
+    ops: Vec<Result<Op, AddError>>,
+) -> Vec<Result<Outcome, AddError>> {
+    let mut good = Vec::with_capacity(ops.len());
+    let names: Vec<Result<String, AddError>> = ops
+        .into_iter()
+        .map(|op| {
+            op.map(|op| {
+                let name = op.name();
+                good.push(op);
+                name
+            })
+        })
+        .collect();
     let (tickets, refusal) = match writer.submit_all(good) {
         Ok(tickets) => (tickets, None),
         Err(partial) => (partial.accepted, Some(partial.reason)),
     };
     let mut outcomes = tickets.wait().into_iter();
-    lessons
+    names
         .into_iter()
-        .map(|lesson| {
-            let lesson = lesson?;
+        .map(|name| {
+            let name = name?;
             match (outcomes.next(), &refusal) {
-                (Some(outcome), _) => answer(lesson, outcome),
-                (None, Some(reason)) => Err(refused(&lesson, reason)),
-                (None, None) => Err(refused(&lesson, &"the writer gave no answer")),
+                (Some(outcome), _) => answer(name, outcome),
+                (None, Some(reason)) => Err(refused(name, reason)),
+                (None, None) => Err(refused(name, &"the writer gave no answer")),
             }
         })
         .collect()
 }
 
 fn answer(
-    lesson: Arc<Lesson>,
-    outcome: Result<(), BatchError<WriteError>>,
-) -> Result<Arc<Lesson>, AddError> {
+    id: String,
+    outcome: Result<Outcome, BatchError<WriteError>>,
+) -> Result<Outcome, AddError> {
     match outcome {
-        Ok(()) => Ok(lesson),
-        Err(BatchError::Failed(source)) => Err(AddError::Write { id: lesson.id.clone(), source }),
-        Err(other) => Err(refused(&lesson, &other)),
+        Ok(outcome) => Ok(outcome),
+        Err(BatchError::Failed(source)) => Err(AddError::Write { id, source }),
+        Err(other) => Err(refused(id, &other)),
     }
 }
 
-fn refused(lesson: &Lesson, reason: &dyn std::fmt::Display) -> AddError {
-    AddError::Refused { id: lesson.id.clone(), reason: reason.to_string() }
+fn refused(id: String, reason: &dyn std::fmt::Display) -> AddError {
+    AddError::Refused { id, reason: reason.to_string() }
 }

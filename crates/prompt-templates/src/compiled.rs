@@ -2,37 +2,26 @@
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use crate::dialect::Dialect;
 use crate::front_matter::{self, FrontMatter};
 use crate::generate::{self, Generated};
 use crate::lex::{self, Fault};
 use crate::parse::{self, Include, Parsed, Scope, Use};
-use crate::position::Position;
 use crate::roles::Section;
 use crate::{Error, ErrorKind};
 
 /// Bytes of a template's name.
 const MAX_NAME: usize = 200;
 
-/// The one engine: it holds the functions and is never changed.
-pub(crate) static ENGINE: LazyLock<upon::Engine<'static>> = LazyLock::new(|| {
-    let mut engine = upon::Engine::new();
-    // The searcher that `upon` has for its usual delimiters takes the last brace of '}}' and a brace
-    // behind it for another closer; the one for delimiters of one's own does not.
-    engine.set_syntax(upon::Syntax::default());
-    crate::functions::register(&mut engine);
-    // Cycles are refused when templates are linked, so a render ends without a bound here.
-    engine.set_max_include_depth(usize::MAX);
-    engine
-});
-
 #[derive(Debug)]
 pub(crate) struct Compiled {
     pub(crate) name: Arc<str>,
     pub(crate) path: Option<PathBuf>,
     pub(crate) text: Arc<str>,
+    pub(crate) dialect: Arc<Dialect>,
     pub(crate) front_matter: FrontMatter,
     pub(crate) segments: Vec<Segment>,
     pub(crate) uses: Vec<Use>,
@@ -50,30 +39,32 @@ pub(crate) struct Segment {
     pub(crate) offset: usize,
     pub(crate) template: upon::Template<'static>,
     /// What the segment says if it has no tags; it is then not rendered at all.
-    pub(crate) constant: Option<String>,
+    pub(crate) constant: Option<Arc<str>>,
     pub(crate) generated: Generated,
 }
 
 impl Compiled {
     /// Compiles a text. It looks at nothing but the text.
-    pub(crate) fn new(name: &str, path: Option<&Path>, text: &str) -> Result<Self, Error> {
+    pub(crate) fn new(
+        name: &str,
+        path: Option<&Path>,
+        text: &str,
+        dialect: &Arc<Dialect>,
+    ) -> Result<Self, Error> {
         check_name(name)?;
         let (start, made_at) = (Instant::now(), SystemTime::now());
-        let locate = |fault: Fault| {
-            let position = Position::of(text, fault.offset);
-            fault.error.template(name).path(path).at(position)
-        };
+        let locate =
+            |fault: Fault| fault.error.template(name).path(path).in_text(text, fault.offset);
         let front_matter = front_matter::parse(text).map_err(locate)?;
-        let chunks = lex::lex(text, front_matter.body).map_err(locate)?;
-        let Parsed { segments, mut facts } = parse::parse(text, chunks).map_err(locate)?;
+        let Parsed { segments, mut facts } = parse(text, &front_matter, dialect).map_err(locate)?;
         facts.insertions.sort_by_key(|(offset, _)| *offset);
         let segments = segments.into_iter().map(|segment| {
             let generated = generate::generate(text, &segment.chunks, &facts.insertions);
-            let template = ENGINE.compile(generated.source.clone()).map_err(|error| {
-                let (offset, reason) = crate::locate::compile_error(&generated, &error);
+            let template = dialect.engine.compile(generated.source.clone()).map_err(|error| {
+                let (offset, reason) = crate::locate::compile_error(dialect, &generated, &error);
                 locate(Fault::syntax(offset, reason))
             })?;
-            let constant = generate::constant(text, &segment.chunks);
+            let constant = generate::constant(text, &segment.chunks).map(Arc::from);
             let parse::Segment { section, offset, .. } = segment;
             Ok(Segment { section, offset, template, constant, generated })
         });
@@ -82,6 +73,7 @@ impl Compiled {
             name: name.into(),
             path: path.map(Path::to_owned),
             text: text.into(),
+            dialect: Arc::clone(dialect),
             front_matter,
             uses: facts.uses,
             includes: facts.includes,
@@ -93,10 +85,14 @@ impl Compiled {
         Ok(compiled)
     }
 
+    /// Takes the text apart again, for questions that are asked rarely. Costs about half a compile.
+    pub(crate) fn parsed(&self) -> Option<Parsed> {
+        parse(&self.text, &self.front_matter, &self.dialect).ok()
+    }
+
     /// Gives an error this template's name, and a place in it.
     pub(crate) fn locate(&self, error: Error, offset: usize) -> Error {
-        let position = Position::of(&self.text, offset);
-        error.template(&*self.name).path(self.path.as_deref()).at(position)
+        error.template(&*self.name).path(self.path.as_deref()).in_text(&self.text, offset)
     }
 
     pub(crate) fn has_roles(&self) -> bool {
@@ -118,6 +114,14 @@ impl Compiled {
     }
 }
 
+fn parse(text: &str, front_matter: &FrontMatter, dialect: &Dialect) -> Result<Parsed, Fault> {
+    let mut chunks = lex::lex(text, front_matter.body, &front_matter.delimiters)?;
+    if front_matter.is_tidy().unwrap_or(dialect.is_tidy) {
+        crate::tidy::tidy(text, front_matter.body, &mut chunks);
+    }
+    parse::parse(text, chunks, dialect)
+}
+
 /// An error about a variable that the front matter does not list.
 pub(crate) fn undeclared(name: &str, declared: &[String]) -> Error {
     let declared = declared.iter().map(String::as_str);
@@ -132,6 +136,8 @@ fn check_name(name: &str) -> Result<(), Error> {
         "is longer than 200 bytes"
     } else if name.contains(|c: char| c.is_control() || matches!(c, '"' | '\\')) {
         "holds a quote, a back-slash or a control character"
+    } else if name.split('/').any(|part| matches!(part, "" | "." | "..")) {
+        "does not stay in its folder"
     } else {
         return Ok(());
     };

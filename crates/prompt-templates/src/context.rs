@@ -3,13 +3,14 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use upon::Value;
 
-use crate::functions::type_of;
 use crate::parse::Member;
+use crate::value::type_of;
 use crate::{Error, ErrorKind};
 
 /// The data of a prompt: a map from names to values.
 ///
-/// It is built once and can be used for many renders; rendering copies none of it.
+/// It is built once and can be used for many renders; rendering copies none of it. Numbers print as they
+/// were given: `1.0` is not `1`, and integers of 128 bits keep all digits.
 ///
 /// ```
 /// use prompt_templates::Context;
@@ -42,7 +43,7 @@ impl Context {
     /// # Errors
     ///
     /// [`ErrorKind::Data`] if it is no struct and no map with names, or holds what a template cannot:
-    /// integers beyond 64 bits with sign, or maps whose keys are no text.
+    /// maps whose keys are neither text nor integers nor booleans, or data that fails to serialize.
     pub fn from_serialize(data: &impl Serialize) -> Result<Self, Error> {
         match to_value(data)? {
             value @ Value::Map(_) => Ok(Self { value }),
@@ -67,10 +68,23 @@ impl Context {
         let name = name.into();
         let value =
             to_value(value).map_err(|error| error.note(&format!(" (in '{name}')")).named(&name))?;
-        if let Value::Map(map) = &mut self.value {
+        if let Some(map) = self.map_mut() {
             map.insert(name, value);
         }
         Ok(self)
+    }
+
+    /// Takes over all variables of another context; those of the same name are replaced.
+    pub fn merge(&mut self, other: Self) -> &mut Self {
+        if let (Value::Map(map), Value::Map(other)) = (&mut self.value, other.value) {
+            map.extend(other);
+        }
+        self
+    }
+
+    /// Removes one variable; returns whether it was there.
+    pub fn remove(&mut self, name: &str) -> bool {
+        self.map_mut().is_some_and(|map| map.remove(name).is_some())
     }
 
     /// Returns the names of the variables, in order.
@@ -80,6 +94,21 @@ impl Context {
             _ => None,
         };
         map.into_iter().flat_map(|map| map.keys().map(String::as_str))
+    }
+
+    pub(crate) fn map_mut(&mut self) -> Option<&mut BTreeMap<String, Value>> {
+        match &mut self.value {
+            Value::Map(map) => Some(map),
+            _ => None,
+        }
+    }
+
+    /// Returns the place of a value, by a path such as `task.files`.
+    pub(crate) fn at_mut(&mut self, path: &str) -> Option<&mut Value> {
+        path.split('.').try_fold(&mut self.value, |value, name| match value {
+            Value::Map(map) => map.get_mut(name),
+            _ => None,
+        })
     }
 
     pub(crate) fn value(&self) -> &Value {
@@ -97,11 +126,9 @@ impl Context {
 }
 
 fn to_value(data: &(impl Serialize + ?Sized)) -> Result<Value, Error> {
-    upon::to_value(data).map_err(|error| {
-        let text = error.to_string();
-        let reason = text.strip_prefix("serialize error: ").unwrap_or(&text);
-        let error =
-            Error::new(ErrorKind::Data, format!("a template cannot hold the data: {reason}"));
-        error.help("integers have 64 bits with sign, and keys are text; give anything else as text")
+    crate::value::to_value(data).map_err(|reason| {
+        let message = format!("a template cannot hold the data: {reason}");
+        Error::new(ErrorKind::Data, message)
+            .help("give it as text, a number, a list or a map with names")
     })
 }

@@ -40,11 +40,20 @@ pub enum ErrorKind {
     Io,
     /// The store could not publish.
     Store,
+    /// What is rendered is longer than the store allows.
+    Output,
+    /// A prompt that cannot be made to fit its budget of tokens.
+    Budget,
+    /// A warning: a variable that changes with each render stands in front of text that never does.
+    Volatile,
+    /// A warning: a variable that is declared and not used.
+    Unused,
 }
 
 /// A fault in a template, in the data, or in what was asked of a store.
 ///
-/// `{}` is one line: place, message, what to do.
+/// `{}` is one line: place, message, what to do. `{:#}` shows the line of the template below the message,
+/// with a mark under the place.
 ///
 /// ```
 /// use prompt_templates::{Context, ErrorKind, Prompts};
@@ -58,8 +67,7 @@ pub enum ErrorKind {
 /// assert_eq!(error.suggestion(), Some("name"));
 /// # Ok::<(), prompt_templates::Error>(())
 /// ```
-#[derive(Clone, thiserror::Error)]
-#[error("{}", .0)]
+#[derive(Clone)]
 pub struct Error(Box<Report>);
 
 #[derive(Clone, Debug)]
@@ -69,6 +77,8 @@ struct Report {
     template: Option<String>,
     path: Option<PathBuf>,
     position: Option<Position>,
+    /// The line of the template.
+    snippet: Option<String>,
     name: Option<String>,
     available: Vec<String>,
     suggestion: Option<String>,
@@ -83,6 +93,7 @@ impl Error {
             template: None,
             path: None,
             position: None,
+            snippet: None,
             name: None,
             available: Vec::new(),
             suggestion: None,
@@ -136,6 +147,13 @@ impl Error {
         self
     }
 
+    /// Gives the error its place in a text, and the line that it is on.
+    pub(crate) fn in_text(mut self, text: &str, offset: usize) -> Self {
+        let position = Position::of(text, offset);
+        self.0.snippet = text.lines().nth(position.line - 1).map(str::to_owned);
+        self.at(position)
+    }
+
     /// Returns what kind of fault it is.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
@@ -166,6 +184,11 @@ impl Error {
         self.0.position.map(|position| position.column)
     }
 
+    /// Returns the line of the template, without its line break.
+    pub fn snippet(&self) -> Option<&str> {
+        self.0.snippet.as_deref()
+    }
+
     /// Returns the name at fault: of the variable, function, template or key.
     pub fn name(&self) -> Option<&str> {
         self.0.name.as_deref()
@@ -187,6 +210,14 @@ impl Error {
     }
 }
 
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+impl std::error::Error for Error {}
+
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.0, f)
@@ -207,25 +238,29 @@ impl fmt::Display for Report {
             f.write_str(": ")?;
         }
         f.write_str(&self.message)?;
+        let is_long = f.alternate();
+        if is_long && let (Some(position), Some(line)) = (self.position, &self.snippet) {
+            crate::snippet::draw(f, position, line)?;
+        }
+        let separator = if is_long { "\n  = " } else { "; " };
         if let Some(name) = &self.suggestion {
-            write!(f, "; did you mean '{name}'?")?;
+            write!(f, "{separator}did you mean '{name}'?")?;
         }
         if let Some((first, rest)) = self.available.split_first() {
-            write!(f, "; available: {first}")?;
+            write!(f, "{separator}available: {first}")?;
             rest.iter().take(MAX_SHOWN_NAMES - 1).try_for_each(|name| write!(f, ", {name}"))?;
             if let Some(more @ 1..) = self.available.len().checked_sub(MAX_SHOWN_NAMES) {
                 write!(f, " and {more} more")?;
             }
         }
-        self.help.as_ref().map_or(Ok(()), |help| write!(f, "; {help}"))
+        self.help.as_ref().map_or(Ok(()), |help| write!(f, "{separator}{help}"))
     }
 }
 
 /// Everything that was wrong with a change that is made whole or not at all.
 ///
-/// `{}` is one line for each error.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("{}", Lines(.errors))]
+/// `{}` is one line for each error, `{:#}` shows the lines at fault.
+#[derive(Clone, Debug)]
 pub struct LoadError {
     errors: Vec<Error>,
 }
@@ -252,13 +287,14 @@ impl From<Error> for LoadError {
     }
 }
 
-struct Lines<'a>(&'a [Error]);
-
-impl fmt::Display for Lines<'_> {
+impl fmt::Display for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, error) in self.0.iter().enumerate() {
-            write!(f, "{}{error}", if index == 0 { "" } else { "\n" })?;
+        for (index, error) in self.errors.iter().enumerate() {
+            f.write_str(if index == 0 { "" } else { "\n" })?;
+            fmt::Display::fmt(error, f)?;
         }
         Ok(())
     }
 }
+
+impl std::error::Error for LoadError {}

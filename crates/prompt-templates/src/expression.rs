@@ -1,5 +1,6 @@
 //! The expressions of tags, by the grammar of `upon`: paths, literals, calls and filters.
 
+use crate::dialect::Dialect;
 use crate::lex::{Fault, Result, Tag, Token, TokenKind};
 use crate::parse::{Facts, Member, Use, check_call};
 
@@ -13,6 +14,11 @@ const KEYWORDS: &[&str] = &[
     "if", "not", "else", "endif", "for", "in", "endfor", "with", "as", "endwith", "include",
     "true", "false",
 ];
+
+/// Returns whether a word is one of the language.
+pub(crate) fn is_keyword(word: &str) -> bool {
+    KEYWORDS.contains(&word) || matches!(word, "raw" | "endraw" | "loop")
+}
 
 /// The tokens of a tag, and how far they have been read.
 pub(crate) struct Cursor<'t> {
@@ -140,14 +146,16 @@ impl<'t> Cursor<'t> {
 pub(crate) fn parse(
     cursor: &mut Cursor<'_>,
     facts: &mut Facts,
+    dialect: &Dialect,
     is_local: &dyn Fn(&str) -> bool,
 ) -> Result<()> {
-    Reader { cursor, facts, is_local, depth: 0, filters: 0 }.expression()
+    Reader { cursor, facts, dialect, is_local, depth: 0, filters: 0 }.expression()
 }
 
 struct Reader<'r, 't> {
     cursor: &'r mut Cursor<'t>,
     facts: &'r mut Facts,
+    dialect: &'r Dialect,
     is_local: &'r dyn Fn(&str) -> bool,
     depth: usize,
     filters: usize,
@@ -167,7 +175,7 @@ impl Reader<'_, '_> {
             let count = if self.cursor.take_sign(':') { 1 + self.arguments()? } else { 1 };
             let separator = if count == 1 { ":" } else { "," };
             let after = self.cursor.end_of_last();
-            check_call(self.facts, (&name, offset), count, (after, separator))?;
+            check_call(self.facts, self.dialect, (&name, offset), count, (after, separator))?;
         }
         Ok(())
     }
@@ -242,7 +250,7 @@ impl Reader<'_, '_> {
             after = self.cursor.end_of_last();
             self.cursor.sign(')')?;
         }
-        check_call(self.facts, (word, token.span.start), count, (after, ","))
+        check_call(self.facts, self.dialect, (word, token.span.start), count, (after, ","))
     }
 
     fn list(&mut self) -> Result<()> {

@@ -1,23 +1,41 @@
 //! The block between two `---` lines at the head of a template.
 //!
-//! A strict, flat part of YAML: `key: value`, `key: [a, b]`, or `key:` and lines `- item` below it.
+//! A strict, flat part of YAML: `key: value`, `key: [a, b]`, or `key:` and lines `- item` below it. Where
+//! that is not enough: one JSON object.
 
 use std::collections::BTreeMap;
 
+use crate::delimiters::Delimiters;
 use crate::lex::{Fault, Result};
 use crate::{Error, ErrorKind};
 
-/// The key that names the variables a template may use.
+/// The variables that a template may use.
 const VARIABLES: &str = "variables";
 
+/// The variables that are another in each render.
+const VOLATILE: &str = "volatile";
+
+/// The variables that can be shortened to save tokens, first the one that goes first.
+const DROP_FIRST: &str = "drop_first";
+
+/// What opens and closes the tags of this template.
+const DELIMITERS: &str = "delimiters";
+
+/// Whether block tags that are alone on their line take the line away.
+const TIDY_BLOCKS: &str = "tidy_blocks";
+
+const LISTS: [&str; 4] = [VARIABLES, VOLATILE, DROP_FIRST, DELIMITERS];
+
 /// A value of a template's front matter.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Meta {
     /// `key: text`
     Text(String),
     /// `key: [a, b]`, or one `- item` line for each.
     List(Vec<String>),
+    /// Anything else, of front matter that is JSON.
+    Json(serde_json::Value),
 }
 
 impl Meta {
@@ -25,15 +43,24 @@ impl Meta {
     pub fn as_text(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),
-            Self::List(_) => None,
+            Self::List(_) | Self::Json(_) => None,
         }
     }
 
     /// Returns the list, if it is one.
     pub fn as_list(&self) -> Option<&[String]> {
         match self {
-            Self::Text(_) => None,
             Self::List(list) => Some(list),
+            Self::Text(_) | Self::Json(_) => None,
+        }
+    }
+
+    /// Returns the value as JSON.
+    pub fn to_json(&self) -> serde_json::Value {
+        match self {
+            Self::Text(text) => text.as_str().into(),
+            Self::List(list) => list.as_slice().into(),
+            Self::Json(value) => value.clone(),
         }
     }
 }
@@ -43,12 +70,34 @@ impl Meta {
 pub(crate) struct FrontMatter {
     pub(crate) entries: BTreeMap<String, Meta>,
     pub(crate) body: usize,
+    pub(crate) delimiters: Delimiters,
 }
 
 impl FrontMatter {
     /// Returns the variables that the template declares, if it declares any.
     pub(crate) fn variables(&self) -> Option<&[String]> {
         self.entries.get(VARIABLES).and_then(Meta::as_list)
+    }
+
+    pub(crate) fn volatile(&self) -> &[String] {
+        self.list(VOLATILE)
+    }
+
+    pub(crate) fn drop_first(&self) -> &[String] {
+        self.list(DROP_FIRST)
+    }
+
+    /// Returns whether lines with nothing but a block tag go, if the template says so.
+    pub(crate) fn is_tidy(&self) -> Option<bool> {
+        match self.entries.get(TIDY_BLOCKS)? {
+            Meta::Text(text) => Some(text == "true"),
+            Meta::Json(value) => value.as_bool(),
+            Meta::List(_) => None,
+        }
+    }
+
+    fn list(&self, key: &str) -> &[String] {
+        self.entries.get(key).and_then(Meta::as_list).unwrap_or_default()
     }
 }
 
@@ -58,6 +107,67 @@ pub(crate) fn parse(text: &str) -> Result<FrontMatter> {
     if lines.next_line().is_none_or(|(_, line)| line != "---") {
         return Ok(FrontMatter::default());
     }
+    let mut front_matter = if text[lines.at..].trim_start().starts_with('{') {
+        json(text, lines.at)?
+    } else {
+        flat(lines)?
+    };
+    if let Some(list) = front_matter.entries.get(DELIMITERS).and_then(Meta::as_list) {
+        let at = text.find(DELIMITERS).unwrap_or_default();
+        front_matter.delimiters = Delimiters::new(list).map_err(|message| {
+            fault(at, message).help(
+                "write 'delimiters: [\"<<\", \">>\", \"<%\", \"%>\", \"<#\", \"#>\"]': of expressions, of \
+                 blocks and of comments",
+            )
+        })?;
+    }
+    Ok(front_matter)
+}
+
+/// Reads one JSON object up to a line `---`.
+fn json(text: &str, start: usize) -> Result<FrontMatter> {
+    let mut lines = Lines { text, at: start };
+    let end = loop {
+        match lines.next_line() {
+            Some((offset, "---")) => break offset,
+            Some(_) => {}
+            None => return Err(not_closed()),
+        }
+    };
+    // The parser works in the bytes that it is given.
+    let mut bytes = text.as_bytes()[start..end].to_vec();
+    let parsed = simd_json::serde::from_slice::<serde_json::Map<_, _>>(&mut bytes);
+    let object = parsed.map_err(|error| {
+        let at = text.floor_char_boundary(start + error.index().min(end - start));
+        let reason = error.to_string();
+        let reason = reason.split(" at character").next().unwrap_or_default();
+        fault(at, format!("the front matter is no JSON object: {reason}"))
+    })?;
+    let mut entries = BTreeMap::new();
+    for (key, value) in object {
+        let meta = from_json(&key, value);
+        check_key(start, &key, &meta)?;
+        entries.insert(key, meta);
+    }
+    Ok(FrontMatter { entries, body: lines.at, ..FrontMatter::default() })
+}
+
+fn from_json(key: &str, value: serde_json::Value) -> Meta {
+    let texts = |list: &[serde_json::Value]| {
+        list.iter().map(|item| item.as_str().map(str::to_owned)).collect::<Option<Vec<_>>>()
+    };
+    match value {
+        serde_json::Value::String(text) => Meta::Text(text),
+        serde_json::Value::Array(list) if let Some(texts) = texts(&list) => Meta::List(texts),
+        // A schema for each variable declares them too.
+        serde_json::Value::Object(map) if key == VARIABLES => {
+            Meta::List(map.into_iter().map(|(name, _)| name).collect())
+        }
+        other => Meta::Json(other),
+    }
+}
+
+fn flat(mut lines: Lines<'_>) -> Result<FrontMatter> {
     let mut entries = BTreeMap::new();
     // The key whose items are being read.
     let mut open_list: Option<String> = None;
@@ -68,7 +178,7 @@ pub(crate) fn parse(text: &str) -> Result<FrontMatter> {
                 let message = format!("the key '{key}' has no value");
                 return Err(fault(offset, message).help("write '[]' for an empty list"));
             }
-            return Ok(FrontMatter { entries, body: lines.at });
+            return Ok(FrontMatter { entries, body: lines.at, ..FrontMatter::default() });
         }
         let content = line.trim_start();
         if content.is_empty() || content.starts_with('#') {
@@ -95,9 +205,13 @@ pub(crate) fn parse(text: &str) -> Result<FrontMatter> {
             return Err(fault(offset, format!("the key '{key}' stands twice")));
         }
     }
-    Err(fault(0, "the front matter is not closed").help(
+    Err(not_closed())
+}
+
+fn not_closed() -> Fault {
+    fault(0, "the front matter is not closed").help(
         "add a line '---' below it; if it is no front matter, begin the text with a blank line",
-    ))
+    )
 }
 
 fn fault(offset: usize, message: impl Into<String>) -> Fault {
@@ -135,21 +249,31 @@ fn entry(offset: usize, line: &str) -> Result<(&str, &str)> {
     Ok((key, value))
 }
 
-/// Every key is allowed, but for those that look like `variables` and would not do what it does.
+/// Every key is allowed, but for those that look like one of ours and would not do what it does.
 fn check_key(offset: usize, key: &str, meta: &Meta) -> Result<()> {
-    if key == VARIABLES {
-        return match meta {
-            Meta::List(_) => Ok(()),
-            Meta::Text(_) => {
-                Err(fault(offset, "'variables' is a list").help("write 'variables: [a, b]'"))
+    let is_right = match key {
+        TIDY_BLOCKS => match meta {
+            Meta::Text(text) => text == "true" || text == "false",
+            Meta::Json(value) => value.is_boolean(),
+            Meta::List(_) => false,
+        },
+        key if LISTS.contains(&key) => matches!(meta, Meta::List(_)),
+        key => {
+            let known = [VARIABLES, VOLATILE, DROP_FIRST, DELIMITERS, TIDY_BLOCKS];
+            if crate::suggest::nearest(key, &known).is_some() {
+                let error = Error::unknown(ErrorKind::FrontMatter, "key", key, known);
+                return Err(Fault::new(offset, error));
             }
-        };
+            true
+        }
+    };
+    if is_right {
+        Ok(())
+    } else if key == TIDY_BLOCKS {
+        Err(fault(offset, format!("'{key}' is true or false")))
+    } else {
+        Err(fault(offset, format!("'{key}' is a list")).help(format!("write '{key}: [a, b]'")))
     }
-    if crate::suggest::nearest(key, &[VARIABLES]).is_some() {
-        let error = Error::unknown(ErrorKind::FrontMatter, "key", key, [VARIABLES]);
-        return Err(Fault::new(offset, error));
-    }
-    Ok(())
 }
 
 fn meta(offset: usize, value: &str) -> Result<Meta> {

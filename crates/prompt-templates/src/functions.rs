@@ -5,6 +5,8 @@ use std::fmt::Write as _;
 
 use upon::{Engine, Value, fmt};
 
+use crate::value::{big, float, to_json, type_of};
+
 /// A function's name and how many arguments it takes, the piped one included.
 #[derive(Debug)]
 pub(crate) struct Signature {
@@ -38,6 +40,7 @@ pub(crate) const SIGNATURES: &[Signature] = &[
     takes("ne", 2, "ne(a, b)"),
     takes("or", 2, "or(a, b)"),
     takes("quote", 1, "text | quote"),
+    takes("truncate_tokens", 2, "text | truncate_tokens: 500"),
     takes("xml", 2, "text | xml: \"document\""),
 ];
 
@@ -49,6 +52,11 @@ pub(crate) const NOTHING: &str = "nothing to print";
 
 pub(crate) fn signature(name: &str) -> Option<&'static Signature> {
     SIGNATURES.iter().find(|signature| signature.name == name)
+}
+
+/// Returns whether a name is one that templates cannot call, because it is written for them.
+pub(crate) fn is_internal(name: &str) -> bool {
+    name == OPTIONAL
 }
 
 pub(crate) fn register(engine: &mut Engine<'_>) {
@@ -69,13 +77,14 @@ pub(crate) fn register(engine: &mut Engine<'_>) {
     engine.add_function("gt", |a: &Value, b: &Value| compare(a, b).map(Ordering::is_gt));
     engine.add_function("indent", indent);
     engine.add_function("join", join);
-    engine.add_function("json", |value: &Value| crate::json::to_json(value));
+    engine.add_function("json", |value: &Value| to_json(value));
     engine.add_function("le", |a: &Value, b: &Value| compare(a, b).map(Ordering::is_le));
     engine.add_function("len", len);
     engine.add_function("lt", |a: &Value, b: &Value| compare(a, b).map(Ordering::is_lt));
     engine.add_function("ne", |a: &Value, b: &Value| !equal(a, b));
     engine.add_function("or", |a: &Value, b: &Value| truthy(a) || truthy(b));
     engine.add_function("quote", quote);
+    engine.add_function("truncate_tokens", truncate_tokens);
     engine.add_function("xml", xml);
 }
 
@@ -84,20 +93,9 @@ fn print(f: &mut fmt::Formatter<'_>, value: &Value) -> fmt::Result {
     match value {
         Value::None => Err(NOTHING.into()),
         Value::String(text) => Ok(f.write_str(text)?),
+        Value::Float(value) => Ok(f.write_str(&float(*value))?),
+        Value::Map(_) if let Some(digits) = big(value) => Ok(f.write_str(digits)?),
         value => fmt::default(f, value),
-    }
-}
-
-/// Returns the word that messages use for a value's type.
-pub(crate) fn type_of(value: &Value) -> &'static str {
-    match value {
-        Value::None => "nothing",
-        Value::Bool(_) => "a bool",
-        Value::Integer(_) => "an integer",
-        Value::Float(_) => "a float",
-        Value::String(_) => "a string",
-        Value::List(_) => "a list",
-        Value::Map(_) => "a map",
     }
 }
 
@@ -140,6 +138,7 @@ fn order(integer: i64, float: f64) -> Option<Ordering> {
 
 fn compare(a: &Value, b: &Value) -> Result<Ordering, String> {
     let ordering = match (a, b) {
+        _ if big(a).is_some() || big(b).is_some() => compare_big(a, b),
         (Value::Integer(a), Value::Integer(b)) => Some(a.cmp(b)),
         (Value::Float(a), Value::Float(b)) => a.partial_cmp(b),
         (Value::Integer(a), Value::Float(b)) => order(*a, *b),
@@ -150,11 +149,31 @@ fn compare(a: &Value, b: &Value) -> Result<Ordering, String> {
     ordering.ok_or_else(|| format!("{} and {} have no order", type_of(a), type_of(b)))
 }
 
+/// Orders integers of which one has more than 64 bits.
+fn compare_big(a: &Value, b: &Value) -> Option<Ordering> {
+    // The sign, and the digits without it; a number with more digits is farther from zero.
+    let parts = |value: &Value| {
+        let text = match value {
+            Value::Integer(value) => value.to_string(),
+            value => big(value)?.to_owned(),
+        };
+        let digits = text.strip_prefix('-').map(str::to_owned);
+        Some((digits.is_none(), digits.unwrap_or(text)))
+    };
+    let ((a_up, a), (b_up, b)) = (parts(a)?, parts(b)?);
+    let magnitude = a.len().cmp(&b.len()).then_with(|| a.cmp(&b));
+    Some(match (a_up, b_up) {
+        (true, true) => magnitude,
+        (false, false) => magnitude.reverse(),
+        _ => a_up.cmp(&b_up),
+    })
+}
+
 fn len(value: &Value) -> Result<i64, String> {
     let length = match value {
         Value::String(text) => text.chars().count(),
         Value::List(list) => list.len(),
-        Value::Map(map) => map.len(),
+        Value::Map(map) if big(value).is_none() => map.len(),
         other => return Err(format!("{} has no length", type_of(other))),
     };
     i64::try_from(length).map_err(|_| "the length is out of range".to_owned())
@@ -174,7 +193,8 @@ fn join(list: &[Value], separator: &str) -> Result<String, String> {
         Value::String(text) => Ok(text.clone()),
         Value::Bool(value) => Ok(value.to_string()),
         Value::Integer(value) => Ok(value.to_string()),
-        Value::Float(value) => Ok(value.to_string()),
+        Value::Float(value) => Ok(float(*value)),
+        value if let Some(digits) = big(value) => Ok(digits.to_owned()),
         other => Err(format!("{} in the list cannot be joined", type_of(other))),
     };
     Ok(list.iter().map(text).collect::<Result<Vec<_>, _>>()?.join(separator))
@@ -196,6 +216,12 @@ fn indent(text: &str, count: usize) -> Result<String, String> {
         indented.push_str(line);
     }
     Ok(indented)
+}
+
+/// Cuts text at the end of a line so that its estimate is at most `tokens`, and says how much is gone.
+fn truncate_tokens(text: &str, tokens: i64) -> Result<String, String> {
+    let tokens = usize::try_from(tokens).map_err(|_| format!("{tokens} is no count of tokens"))?;
+    Ok(crate::tokens::truncate(text, tokens).into_owned())
 }
 
 /// Sets text off as a Markdown quotation.

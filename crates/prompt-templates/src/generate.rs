@@ -3,7 +3,8 @@
 //! Tags are copied. What is text here, but a delimiter there, becomes a string in a tag, so that only
 //! tags of the template are tags of the source.
 
-use crate::lex::{Chunk, Span};
+use crate::delimiters::{Delimiter, STANDARD};
+use crate::lex::{Chunk, Span, Tag};
 
 /// A source for `upon`, and where its parts come from.
 #[derive(Debug, Default)]
@@ -30,12 +31,41 @@ impl Generated {
         })
     }
 
+    /// Notes that what is written next stands for what is at `original`.
+    fn mark(&mut self, original: usize) {
+        self.copies.push(Copied { generated: self.source.len(), original, length: 0 });
+    }
+
     fn copy(&mut self, text: &str, span: Span) {
         if !span.is_empty() {
             let (generated, original) = (self.source.len(), span.start);
             self.copies.push(Copied { generated, original, length: span.len() });
             self.source.push_str(&text[span]);
         }
+    }
+
+    /// Copies a tag, between the delimiters of `upon`.
+    fn tag(&mut self, text: &str, tag: &Tag, kind: Delimiter, insertions: &[(usize, String)]) {
+        let (open, close) = STANDARD[kind as usize];
+        self.mark(tag.span.start);
+        self.source.push_str(open);
+        if tag.trim_before {
+            self.source.push('-');
+        }
+        let mut from = tag.start;
+        let first = insertions.partition_point(|(at, _)| *at < tag.span.start);
+        let own = insertions[first..].iter().take_while(|(at, _)| *at < tag.span.end);
+        for (at, inserted) in own {
+            self.copy(text, from..*at);
+            self.source.push_str(inserted);
+            from = *at;
+        }
+        self.copy(text, from..tag.end);
+        self.mark(tag.end);
+        if tag.trim_after {
+            self.source.push('-');
+        }
+        self.source.push_str(close);
     }
 
     /// Copies text in which nothing may be taken for a delimiter.
@@ -70,21 +100,12 @@ pub(crate) fn generate(text: &str, chunks: &[Chunk], insertions: &[(usize, Strin
     for chunk in chunks {
         match chunk {
             Chunk::Text(span) | Chunk::Raw(span) => generated.copy_text(text, span.clone()),
-            Chunk::Silent { trim_before, trim_after } => {
+            Chunk::Silent { trim_before, trim_after, .. } => {
                 generated.source.push_str(if *trim_before { "{#- " } else { "{# " });
                 generated.source.push_str(if *trim_after { "-#}" } else { "#}" });
             }
-            Chunk::Expression(tag) | Chunk::Block(tag) => {
-                let mut from = tag.span.start;
-                let first = insertions.partition_point(|(at, _)| *at < tag.span.start);
-                let own = insertions[first..].iter().take_while(|(at, _)| *at < tag.span.end);
-                for (at, inserted) in own {
-                    generated.copy(text, from..*at);
-                    generated.source.push_str(inserted);
-                    from = *at;
-                }
-                generated.copy(text, from..tag.span.end);
-            }
+            Chunk::Expression(tag) => generated.tag(text, tag, Delimiter::Expression, insertions),
+            Chunk::Block(tag) => generated.tag(text, tag, Delimiter::Block, insertions),
         }
     }
     generated
@@ -96,7 +117,7 @@ pub(crate) fn constant(text: &str, chunks: &[Chunk]) -> Option<String> {
     for chunk in chunks {
         match chunk {
             Chunk::Text(span) | Chunk::Raw(span) => whole.push_str(&text[span.clone()]),
-            Chunk::Silent { trim_before: false, trim_after: false } => {}
+            Chunk::Silent { trim_before: false, trim_after: false, .. } => {}
             _ => return None,
         }
     }
@@ -106,14 +127,17 @@ pub(crate) fn constant(text: &str, chunks: &[Chunk]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compiled::ENGINE;
+    use crate::dialect::Dialect;
 
     /// The source for a text, and what `upon` makes of it.
     fn rendered(text: &str) -> (String, String) {
-        let chunks = crate::lex::lex(text, 0).unwrap();
+        let delimiters = crate::delimiters::Delimiters::default();
+        let chunks = crate::lex::lex(text, 0, &delimiters).unwrap();
         let source = generate(text, &chunks, &[]).source;
-        let rendered = ENGINE.compile(source.clone()).unwrap_or_else(|e| panic!("{source}: {e:#}"));
-        let rendered = rendered.render(&ENGINE, upon::value! { a: 1 }).to_string().unwrap();
+        let dialect = Dialect::standard();
+        let engine = &dialect.engine;
+        let rendered = engine.compile(source.clone()).unwrap_or_else(|e| panic!("{source}: {e:#}"));
+        let rendered = rendered.render(engine, upon::value! { a: 1 }).to_string().unwrap();
         (source, rendered)
     }
 

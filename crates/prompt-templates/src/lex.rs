@@ -5,6 +5,7 @@
 
 use std::ops::Range;
 
+use crate::delimiters::{Delimiter, Delimiters};
 use crate::{Error, ErrorKind};
 
 pub(crate) type Span = Range<usize>;
@@ -39,7 +40,12 @@ pub(crate) enum Chunk {
     /// What stands between `raw` and `endraw`.
     Raw(Span),
     /// A tag that prints nothing: a comment, `raw` or `endraw`. It can still trim around itself.
-    Silent { trim_before: bool, trim_after: bool },
+    Silent {
+        trim_before: bool,
+        trim_after: bool,
+        /// Where it stands, if it is a comment.
+        comment: Option<Span>,
+    },
     /// `{{ .. }}`
     Expression(Tag),
     /// `{% .. %}`
@@ -51,8 +57,12 @@ pub(crate) struct Tag {
     /// With delimiters.
     pub(crate) span: Span,
     pub(crate) tokens: Vec<Token>,
-    /// Where the closing delimiter starts.
+    /// Where what is inside starts, behind the delimiter and its trim mark.
+    pub(crate) start: usize,
+    /// Where the closing delimiter, or the trim mark in front of it, starts.
     pub(crate) end: usize,
+    pub(crate) trim_before: bool,
+    pub(crate) trim_after: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,35 +83,10 @@ pub(crate) enum TokenKind {
     Sign(char),
 }
 
-#[derive(Clone, Copy)]
-enum Delimiter {
-    Expression,
-    Block,
-    Comment,
-}
-
-impl Delimiter {
-    fn open(self) -> &'static str {
-        match self {
-            Self::Expression => "{{",
-            Self::Block => "{%",
-            Self::Comment => "{#",
-        }
-    }
-
-    fn close(self) -> &'static str {
-        match self {
-            Self::Expression => "}}",
-            Self::Block => "%}",
-            Self::Comment => "#}",
-        }
-    }
-}
-
 /// Splits `text` from the offset `start` on. Spans are offsets into the whole text.
-pub(crate) fn lex(text: &str, start: usize) -> Result<Vec<Chunk>> {
-    let mut lexer = Lexer { text, at: start, chunks: Vec::new() };
-    while let Some((open, delimiter)) = opener(text, lexer.at) {
+pub(crate) fn lex(text: &str, start: usize, delimiters: &Delimiters) -> Result<Vec<Chunk>> {
+    let mut lexer = Lexer { text, delimiters, at: start, chunks: Vec::new() };
+    while let Some((open, delimiter)) = delimiters.opener(text, lexer.at) {
         lexer.push_text(lexer.at..open);
         match delimiter {
             Delimiter::Comment => lexer.comment(open)?,
@@ -122,22 +107,9 @@ pub(crate) fn lex(text: &str, start: usize) -> Result<Vec<Chunk>> {
     Ok(lexer.chunks)
 }
 
-/// Returns the first place from `from` on where a tag opens.
-fn opener(text: &str, from: usize) -> Option<(usize, Delimiter)> {
-    let braces = text[from..].match_indices('{').map(|(index, _)| from + index);
-    braces.into_iter().find_map(|at| {
-        let delimiter = match text.as_bytes().get(at + 1)? {
-            b'{' => Delimiter::Expression,
-            b'%' => Delimiter::Block,
-            b'#' => Delimiter::Comment,
-            _ => return None,
-        };
-        Some((at, delimiter))
-    })
-}
-
 struct Lexer<'t> {
     text: &'t str,
+    delimiters: &'t Delimiters,
     at: usize,
     chunks: Vec<Chunk>,
 }
@@ -150,86 +122,112 @@ impl Lexer<'_> {
     }
 
     /// Skips the delimiter at `open` and its trim mark; returns the start of what is inside.
-    fn inside(&self, open: usize) -> (usize, bool) {
-        let trim = self.text[open + 2..].starts_with('-');
-        (open + 2 + usize::from(trim), trim)
+    fn inside(&self, open: usize, delimiter: Delimiter) -> (usize, bool) {
+        let start = open + self.delimiters.open(delimiter).len();
+        let trim = self.text[start..].starts_with('-');
+        (start + usize::from(trim), trim)
     }
 
     fn comment(&mut self, open: usize) -> Result<()> {
-        let (inside, trim_before) = self.inside(open);
-        let Some(length) = self.text[inside..].find("#}") else {
-            return Err(not_closed(open, Delimiter::Comment));
+        let (inside, trim_before) = self.inside(open, Delimiter::Comment);
+        let close = self.delimiters.close(Delimiter::Comment);
+        let Some(length) = self.text[inside..].find(close) else {
+            return Err(self.not_closed(open, Delimiter::Comment));
         };
         let trim_after = self.text[inside..inside + length].ends_with('-');
-        self.at = inside + length + 2;
-        self.chunks.push(Chunk::Silent { trim_before, trim_after });
+        self.at = inside + length + close.len();
+        self.chunks.push(Chunk::Silent { trim_before, trim_after, comment: Some(open..self.at) });
         Ok(())
     }
 
     fn raw(&mut self, tag: &Tag) -> Result<()> {
+        let opener = self.delimiters.open(Delimiter::Block);
         let mut from = tag.span.end;
-        let (content, close) = loop {
-            let Some(open) = self.text[from..].find("{%").map(|index| from + index) else {
+        let (open, (length, trim_before, trim_after)) = loop {
+            let Some(open) = self.text[from..].find(opener).map(|index| from + index) else {
                 return Err(Fault::syntax(tag.span.start, "'{% raw %}' without '{% endraw %}'"));
             };
-            match endraw(&self.text[open..]) {
-                Some(length) => break (tag.span.end..open, open..open + length),
-                None => from = open + 2,
+            match self.endraw(&self.text[open..]) {
+                Some(found) => break (open, found),
+                None => from = open + 1,
             }
         };
-        self.push_silent(&tag.span);
+        let content = tag.span.end..open;
+        let Tag { trim_before: before, trim_after: after, .. } = *tag;
+        self.chunks.push(Chunk::Silent { trim_before: before, trim_after: after, comment: None });
         if !content.is_empty() {
             self.chunks.push(Chunk::Raw(content));
         }
-        self.at = close.end;
-        self.push_silent(&close);
+        self.at = open + length;
+        self.chunks.push(Chunk::Silent { trim_before, trim_after, comment: None });
         Ok(())
     }
 
-    fn push_silent(&mut self, span: &Span) {
-        let tag = &self.text[span.clone()];
-        let (trim_before, trim_after) = (tag.starts_with("{%-"), tag.ends_with("-%}"));
-        self.chunks.push(Chunk::Silent { trim_before, trim_after });
+    /// Returns the length and the trim marks of `{% endraw %}`, if `text` starts with it.
+    fn endraw(&self, text: &str) -> Option<(usize, bool, bool)> {
+        let mark = |rest: &str| rest.starts_with('-');
+        let rest = text.strip_prefix(self.delimiters.open(Delimiter::Block))?;
+        let trim_before = mark(rest);
+        let rest = &rest[usize::from(trim_before)..];
+        let rest = rest.trim_start().strip_prefix("endraw")?.trim_start();
+        let trim_after = mark(rest);
+        let rest = &rest[usize::from(trim_after)..];
+        let rest = rest.strip_prefix(self.delimiters.close(Delimiter::Block))?;
+        Some((text.len() - rest.len(), trim_before, trim_after))
     }
 
     /// Reads a tag up to its closing delimiter.
     fn tag(&mut self, open: usize, delimiter: Delimiter) -> Result<Tag> {
-        let (mut at, _) = self.inside(open);
-        let close = delimiter.close();
+        let (start, trim_before) = self.inside(open, delimiter);
+        let close = self.delimiters.close(delimiter);
+        let mut at = start;
         let mut tokens = Vec::new();
         loop {
             let rest = &self.text[at..];
             let trimmed = rest.strip_prefix('-').unwrap_or(rest);
             if trimmed.starts_with(close) {
-                let end = at + (rest.len() - trimmed.len()) + close.len();
+                let trim_after = trimmed.len() < rest.len();
+                let end = at + usize::from(trim_after) + close.len();
                 self.at = end;
-                return Ok(Tag { span: open..end, tokens, end: at });
+                return Ok(Tag {
+                    span: open..end,
+                    tokens,
+                    start,
+                    end: at,
+                    trim_before,
+                    trim_after,
+                });
             }
             let Some(first) = rest.chars().next() else {
-                return Err(not_closed(open, delimiter));
+                return Err(self.not_closed(open, delimiter));
             };
-            if ["{{", "{%", "{#", "}}", "%}", "#}"].iter().any(|other| rest.starts_with(other)) {
-                return Err(not_closed(open, delimiter));
+            if self.delimiters.begins(rest) {
+                return Err(self.not_closed(open, delimiter));
             }
             if matches!(first, ' ' | '\t' | '\r' | '\n') {
                 at += 1;
                 continue;
             }
             let (kind, length) = token(rest, first, after_dot(&tokens))
-                .map_err(|message| Fault::syntax(at, message).help(keep_as_text(delimiter)))?;
+                .map_err(|message| Fault::syntax(at, message).help(self.keep_as_text(delimiter)))?;
             tokens.push(Token { kind, span: at..at + length });
             at += length;
         }
     }
-}
 
-/// Returns the length of `{% endraw %}`, if `text` starts with it.
-fn endraw(text: &str) -> Option<usize> {
-    let rest = text.strip_prefix("{%")?;
-    let rest = rest.strip_prefix('-').unwrap_or(rest);
-    let rest = rest.trim_start().strip_prefix("endraw")?.trim_start();
-    let rest = rest.strip_prefix('-').unwrap_or(rest).strip_prefix("%}")?;
-    Some(text.len() - rest.len())
+    fn not_closed(&self, open: usize, delimiter: Delimiter) -> Fault {
+        let (opener, closer) = (self.delimiters.open(delimiter), self.delimiters.close(delimiter));
+        let message = format!("'{opener}' is not closed by '{closer}'");
+        Fault::syntax(open, message).help(self.keep_as_text(delimiter))
+    }
+
+    fn keep_as_text(&self, delimiter: Delimiter) -> String {
+        let (opener, raw) = (self.delimiters.open(delimiter), self.delimiters.raw());
+        format!(
+            "to keep '{opener}' as text, write {raw} around it, or give the template 'delimiters' of its own \
+             in its front matter"
+        )
+    }
 }
 
 /// After a dot, digits are an index and not the start of a fraction.
@@ -279,13 +277,4 @@ fn string_length(rest: &str) -> std::result::Result<usize, String> {
         }
     }
     Err("a string is not closed on its line".to_owned())
-}
-
-fn not_closed(open: usize, delimiter: Delimiter) -> Fault {
-    let message = format!("'{}' is not closed by '{}'", delimiter.open(), delimiter.close());
-    Fault::syntax(open, message).help(keep_as_text(delimiter))
-}
-
-fn keep_as_text(delimiter: Delimiter) -> String {
-    format!("to keep '{}' as text, write {{% raw %}}..{{% endraw %}} around it", delimiter.open())
 }

@@ -70,44 +70,65 @@
 
 #![forbid(unsafe_code)]
 
+mod builder;
 mod store;
 
+mod content;
 mod context;
+mod digest;
 mod prompt;
 mod render;
 mod roles;
+mod shape;
+
+mod fit;
+mod lint;
+mod prefix;
+mod tokens;
 
 mod load;
 mod publish;
 mod set;
 mod sieve;
 mod stats;
+mod watch;
 
 mod compiled;
+mod dialect;
 mod linked;
 
+mod delimiters;
 mod expression;
 mod front_matter;
 mod generate;
 mod lex;
 mod parse;
+mod tidy;
 
 mod functions;
-mod json;
+mod value;
 
 mod error;
 mod locate;
 mod position;
+mod snippet;
 mod suggest;
 
+pub use builder::Builder;
+pub use content::Content;
 pub use context::Context;
+pub use digest::Digest;
 pub use error::{Error, ErrorKind, LoadError};
+pub use fit::{Dropped, Fitted, Unit};
 pub use front_matter::Meta;
-pub use load::check_dir;
+pub use prefix::StablePrefix;
 pub use prompt::Prompt;
 pub use roles::{Message, Role};
-pub use stats::{Stats, TemplateStats};
-pub use store::{Builder, Prompts, Reload};
+pub use shape::{AnthropicMessages, OpenAiMessages};
+pub use stats::{Histogram, Stats, TemplateStats};
+pub use store::{Prompts, Reload, check_dir};
+pub use tokens::estimate_tokens;
+pub use watch::Watch;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

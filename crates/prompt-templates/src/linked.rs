@@ -1,11 +1,12 @@
 //! A template together with everything it includes: what a prompt renders from.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::compiled::{Compiled, undeclared};
+use crate::digest::Hasher;
 use crate::stats::Counters;
-use crate::{Error, ErrorKind};
+use crate::{Digest, Error, ErrorKind};
 
 /// Includes inside includes.
 const MAX_DEPTH: usize = 60;
@@ -20,6 +21,8 @@ pub(crate) struct Linked {
     pub(crate) version: u64,
     /// Shared by all versions of a name.
     pub(crate) counters: Arc<Counters>,
+    pub(crate) max_output_bytes: usize,
+    digest: OnceLock<Digest>,
 }
 
 /// Where templates are looked up while a set is put together.
@@ -35,12 +38,19 @@ impl Linked {
         lookup: &dyn Lookup,
         version: u64,
         counters: &Arc<Counters>,
+        max_output_bytes: usize,
     ) -> Result<Self, Error> {
         let mut walk = Linker { lookup, partials: BTreeMap::new(), path: vec![&root.name] };
         walk.visit(root)?;
         let partials = walk.partials;
-        let linked =
-            Self { root: Arc::clone(root), partials, version, counters: Arc::clone(counters) };
+        let linked = Self {
+            root: Arc::clone(root),
+            partials,
+            version,
+            counters: Arc::clone(counters),
+            max_output_bytes,
+            digest: OnceLock::new(),
+        };
         linked.check_declared()?;
         Ok(linked)
     }
@@ -51,6 +61,19 @@ impl Linked {
 
     pub(crate) fn partials(&self) -> impl Iterator<Item = &Compiled> {
         self.partials.values().map(|partial| &**partial)
+    }
+
+    /// Returns the digest of the text and of everything it includes.
+    pub(crate) fn digest(&self) -> Digest {
+        *self.digest.get_or_init(|| {
+            let mut hasher = Hasher::new("template");
+            hasher.field(&self.root.text);
+            for partial in self.partials() {
+                hasher.field(&partial.name);
+                hasher.field(&partial.text);
+            }
+            hasher.end()
+        })
     }
 
     /// Returns whether an include anywhere hides the data from the template it includes.

@@ -1,12 +1,15 @@
 //! Templates from a folder.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use crate::compiled::Compiled;
+use crate::dialect::Dialect;
 use crate::position::Position;
-use crate::set::{Change, Set};
+use crate::set::{Change, Set, Terms};
 use crate::stats::Counters;
 use crate::{Error, ErrorKind, LoadError};
 
@@ -25,24 +28,35 @@ pub(crate) struct Read {
     failed: Vec<String>,
 }
 
+/// The template files under a folder, without what they say.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Listing {
+    pub(crate) files: BTreeMap<PathBuf, File>,
+    /// Why the folder cannot be listed.
+    error: Option<Error>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct File {
+    is_link: bool,
+    stamp: Option<Stamp>,
+}
+
+/// What changes when a file does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    modified: Option<SystemTime>,
+    length: u64,
+    /// Which file it is, and when the system last changed it: a tool that keeps times cannot keep these.
+    system: (u64, i64, i64),
+}
+
 /// Returns everything that is wrong with the templates of a folder, ordered by file.
-///
-/// An empty list means that [`Prompts::load_dir`](crate::Prompts::load_dir) accepts the folder.
-///
-/// ```
-/// # let dir = tempfile::tempdir()?;
-/// std::fs::write(dir.path().join("a.prompt.md"), "{% if x %}")?;
-/// std::fs::write(dir.path().join("b.prompt.md"), "{% include \"c\" %}")?;
-/// let errors = prompt_templates::check_dir(dir.path());
-/// assert_eq!(errors.len(), 2);
-/// assert_eq!(errors[0].line(), Some(1));
-/// # Ok::<(), std::io::Error>(())
-/// ```
-pub fn check_dir(dir: impl AsRef<Path>) -> Vec<Error> {
-    let read = read_dir(dir.as_ref(), |_| None);
+pub(crate) fn check_dir(dir: &Path, dialect: &Arc<Dialect>) -> Vec<Error> {
+    let read = read(dir, &list(dir), dialect, |_, _| None);
     let mut errors = read.errors;
-    let loaded =
-        Set::default().apply(&Change::Load(read.templates), 0, &Arc::new(Counters::default()));
+    let terms = Terms::new(0, usize::MAX, Counters::default());
+    let loaded = Set::default().apply(&Change::Load(read.templates), &terms);
     let unlinked = loaded.err().map(LoadError::into_errors).unwrap_or_default();
     // A file that does not compile is no reason to say of others that they include what is not there.
     let is_own = |error: &Error| {
@@ -54,27 +68,46 @@ pub fn check_dir(dir: impl AsRef<Path>) -> Vec<Error> {
     errors
 }
 
-/// Reads and compiles every template under a folder. A text that `old` has is not compiled again.
-pub(crate) fn read_dir(dir: &Path, old: impl Fn(&str) -> Option<Arc<Compiled>>) -> Read {
-    let mut files = Vec::new();
-    let mut read = Read::default();
-    if let Err(error) = find(dir, &mut files) {
-        read.errors.push(error);
-    }
-    files.sort();
-    for path in files {
-        let name = match name(dir, &path) {
+/// What is known of a file before it is read.
+pub(crate) enum Known {
+    /// It says what it said when this was compiled.
+    Same(Arc<Compiled>),
+    /// This was compiled of it; it may say something else now.
+    Old(Arc<Compiled>),
+}
+
+/// Reads and compiles the files of a listing. What is known to be the same is not read, and a text that
+/// is known is not compiled again.
+pub(crate) fn read(
+    dir: &Path,
+    listing: &Listing,
+    dialect: &Arc<Dialect>,
+    known: impl Fn(&str, &Path) -> Option<Known>,
+) -> Read {
+    let mut read = Read { errors: listing.error.iter().cloned().collect(), ..Read::default() };
+    let root = dir.canonicalize().ok();
+    for (path, file) in &listing.files {
+        let name = match name(dir, path) {
             Ok(name) => name,
             Err(error) => {
                 read.errors.push(error);
                 continue;
             }
         };
-        let compiled = text(&name, &path).and_then(|text| match old(&name) {
-            Some(old) if *old.text == *text && old.path.as_ref() == Some(&path) => Ok(old),
+        let old = match known(&name, path) {
+            Some(Known::Same(compiled)) => {
+                read.templates.push(compiled);
+                continue;
+            }
+            Some(Known::Old(compiled)) => Some(compiled),
+            None => None,
+        };
+        let root = root.as_deref().filter(|_| file.is_link);
+        let compiled = text(&name, path, root).and_then(|text| match old {
+            Some(old) if *old.text == *text => Ok(old),
             _ => {
                 read.compiled += 1;
-                Compiled::new(&name, Some(&path), &text).map(Arc::new)
+                Compiled::new(&name, Some(path), &text, dialect).map(Arc::new)
             }
         });
         match compiled {
@@ -88,8 +121,14 @@ pub(crate) fn read_dir(dir: &Path, old: impl Fn(&str) -> Option<Arc<Compiled>>) 
     read
 }
 
-/// Collects the template files under a folder.
-fn find(dir: &Path, files: &mut Vec<PathBuf>) -> Result<(), Error> {
+/// Finds the template files under a folder.
+pub(crate) fn list(dir: &Path) -> Listing {
+    let mut listing = Listing::default();
+    listing.error = find(dir, &mut listing.files).err();
+    listing
+}
+
+fn find(dir: &Path, files: &mut BTreeMap<PathBuf, File>) -> Result<(), Error> {
     let mut dirs = vec![dir.to_owned()];
     while let Some(dir) = dirs.pop() {
         let fail = |error: &std::io::Error| {
@@ -100,17 +139,44 @@ fn find(dir: &Path, files: &mut Vec<PathBuf>) -> Result<(), Error> {
             let kind = entry.file_type().map_err(|error| fail(&error))?;
             let name = entry.file_name();
             let name = name.as_encoded_bytes();
-            if name.starts_with(b".") {
+            if name.starts_with(b".") || name.starts_with(b"~$") {
                 continue;
             }
             if kind.is_dir() {
                 dirs.push(entry.path());
             } else if name.ends_with(SUFFIX.as_bytes()) {
-                files.push(entry.path());
+                let (path, is_link) = (entry.path(), kind.is_symlink());
+                let data = if is_link { fs::metadata(&path) } else { entry.metadata() };
+                let stamp = data.ok().as_ref().map(stamp);
+                files.insert(path, File { is_link, stamp });
             }
         }
     }
     Ok(())
+}
+
+fn stamp(data: &fs::Metadata) -> Stamp {
+    #[cfg(unix)]
+    let system = {
+        use std::os::unix::fs::MetadataExt;
+        (data.ino(), data.ctime(), data.ctime_nsec())
+    };
+    #[cfg(not(unix))]
+    let system = (0, 0, 0);
+    Stamp { modified: data.modified().ok(), length: data.len(), system }
+}
+
+impl Listing {
+    /// Returns whether a file is here as it is in another listing.
+    pub(crate) fn agrees(&self, other: &Self, path: &Path) -> bool {
+        let here = self.files.get(path).filter(|file| file.stamp.is_some());
+        here.is_some() && here == other.files.get(path)
+    }
+
+    /// Returns whether every file is as it is in another listing.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.files == other.files && self.error.is_some() == other.error.is_some()
+    }
 }
 
 /// Returns the name that a file gives its template.
@@ -121,12 +187,20 @@ fn name(dir: &Path, path: &Path) -> Result<String, Error> {
     name.ok_or_else(|| Error::new(ErrorKind::Name, "the file name is not UTF-8").path(Some(path)))
 }
 
-fn text(name: &str, path: &Path) -> Result<String, Error> {
+/// Reads a file; if it is a link, what it leads to has to be under `root`.
+fn text(name: &str, path: &Path, root: Option<&Path>) -> Result<String, Error> {
     let fail = |kind, message| Error::new(kind, message).template(name).path(Some(path));
     let cannot_read = |error| fail(ErrorKind::Io, format!("cannot read the file: {error}"));
     // A pipe would be waited for, and a device read without end.
     if !fs::metadata(path).map_err(cannot_read)?.is_file() {
         return Err(fail(ErrorKind::Io, "it is a folder, device or pipe, not a file".to_owned()));
+    }
+    // A link within the folder is how some tools change all files at once.
+    if let Some(root) = root
+        && !path.canonicalize().map_err(cannot_read)?.starts_with(root)
+    {
+        let message = "it is a link that leaves the folder".to_owned();
+        return Err(fail(ErrorKind::Io, message).help("put the file into the folder"));
     }
     let bytes = fs::read(path).map_err(cannot_read)?;
     let text = String::from_utf8(bytes).map_err(|error| {

@@ -7,8 +7,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::compiled::{Compiled, ENGINE};
+use crate::compiled::Compiled;
 use crate::context::Context;
+use crate::dialect::Dialect;
 use crate::functions::NOTHING;
 use crate::generate::Generated;
 use crate::linked::Linked;
@@ -16,8 +17,12 @@ use crate::parse::{Scope, Use};
 use crate::{Error, ErrorKind};
 
 /// Returns place and reason of an error that compiling gave.
-pub(crate) fn compile_error(generated: &Generated, error: &upon::Error) -> (usize, String) {
-    let shadow = ENGINE.compile(shadow(&generated.source)).err();
+pub(crate) fn compile_error(
+    dialect: &Dialect,
+    generated: &Generated,
+    error: &upon::Error,
+) -> (usize, String) {
+    let shadow = dialect.engine.compile(shadow(&generated.source)).err();
     let place = shadow.as_ref().map_or(Place::default(), Place::of);
     (generated.original(place.offset), reason(error))
 }
@@ -49,13 +54,14 @@ pub(crate) fn render_error(
 
 /// Renders the shadow of a segment for its error.
 fn render_place(linked: &Linked, segment: usize, context: &Context) -> Option<Place> {
-    let root = ENGINE.compile(shadow(&linked.root.segments[segment].generated.source)).ok()?;
+    let engine = &linked.root.dialect.engine;
+    let root = engine.compile(shadow(&linked.root.segments[segment].generated.source)).ok()?;
     let mut partials = BTreeMap::new();
     for partial in linked.partials() {
         let source = shadow(&partial.segments.first()?.generated.source);
-        partials.insert(&*partial.name, ENGINE.compile(source).ok()?);
+        partials.insert(&*partial.name, engine.compile(source).ok()?);
     }
-    let render = root.render_from(&ENGINE, context.value());
+    let render = root.render_from(engine, context.value());
     let render = render.with_template_fn(|name| partials.get(name).ok_or_else(String::new));
     render.to_string().err().as_ref().map(Place::of)
 }
@@ -133,7 +139,12 @@ fn unknown_variable(
     let name = &used.members[index].name;
     let stem = used.path(index.wrapping_sub(1).min(index));
     let optional = if index == 0 { format!("?.{name}") } else { format!("{stem}?.{name}") };
-    error.help(format!("if it may be absent, write '{optional}'"))
+    let help = format!("if it may be absent, write '{optional}'");
+    if index > 0 || error.suggestion().is_some() {
+        return error.help(help);
+    }
+    let raw = compiled.front_matter.delimiters.raw();
+    error.help(format!("{help}; if it is no variable but text, write {raw} around it"))
 }
 
 fn value_error(reason: String, path: Option<String>) -> Error {

@@ -1,7 +1,7 @@
 //! Walks the tags of a template: block structure, variables, calls, includes and role lines.
 
+use crate::dialect::{Dialect, Takes};
 use crate::expression::{self, Cursor};
-use crate::functions::Signature;
 use crate::lex::{Chunk, Fault, Result, Span, Tag, Token, TokenKind};
 use crate::position::Position;
 use crate::roles::{self, Section};
@@ -97,8 +97,8 @@ struct OpenBlock {
 }
 
 /// Parses the chunks of `text`.
-pub(crate) fn parse(text: &str, chunks: Vec<Chunk>) -> Result<Parsed> {
-    let mut parser = Parser { text, blocks: Vec::new(), facts: Facts::default() };
+pub(crate) fn parse(text: &str, chunks: Vec<Chunk>, dialect: &Dialect) -> Result<Parsed> {
+    let mut parser = Parser { text, dialect, blocks: Vec::new(), facts: Facts::default() };
     let mut segments = vec![Segment { section: None, offset: 0, chunks: Vec::new() }];
     for chunk in chunks {
         match &chunk {
@@ -128,6 +128,7 @@ pub(crate) fn parse(text: &str, chunks: Vec<Chunk>) -> Result<Parsed> {
 
 struct Parser<'t> {
     text: &'t str,
+    dialect: &'t Dialect,
     blocks: Vec<OpenBlock>,
     facts: Facts,
 }
@@ -279,7 +280,7 @@ impl Parser<'_> {
         let blocks = &self.blocks;
         let is_local =
             |name: &str| blocks.iter().any(|b| b.locals.iter().any(|local| local == name));
-        expression::parse(cursor, &mut self.facts, &is_local)
+        expression::parse(cursor, &mut self.facts, self.dialect, &is_local)
     }
 }
 
@@ -320,19 +321,20 @@ fn unknown_block(keyword: &Token, word: &str) -> Fault {
 /// Checks a call, and notes the argument it may have left out. `after` is where that would go.
 pub(crate) fn check_call(
     facts: &mut Facts,
+    dialect: &Dialect,
     (name, offset): (&str, usize),
     count: usize,
     (after, separator): (usize, &str),
 ) -> Result<()> {
-    let Some(signature) = crate::functions::signature(name) else {
-        let names = crate::functions::SIGNATURES.iter().map(|signature| signature.name);
+    let Some(Takes { min, max, default, usage }) = dialect.function(name) else {
+        let names = dialect.names();
         let error = Error::unknown(ErrorKind::UnknownFunction, "function", name, names);
         return Err(Fault::new(offset, error));
     };
-    let Signature { min, max, default, usage, .. } = *signature;
     if count < min || count > max {
         let takes = if min == max { min.to_string() } else { format!("{min} or {max}") };
-        let message = format!("'{name}' takes {takes} arguments, not {count}");
+        let plural = if takes == "1" { "" } else { "s" };
+        let message = format!("'{name}' takes {takes} argument{plural}, not {count}");
         let error = Error::new(ErrorKind::Arguments, message).named(name);
         return Err(Fault::new(offset, error.help(format!("write '{usage}'"))));
     }

@@ -6,15 +6,16 @@ use arc_swap::ArcSwap;
 use batch_core::{BatchOf, BatchProcessor};
 
 use crate::LoadError;
-use crate::set::{Applied, Change, Set};
-use crate::stats::{Counters, Events, count};
+use crate::dialect::Dialect;
+use crate::set::{Applied, Change, Set, Terms};
+use crate::stats::{Events, count};
 
 /// What readers, writers and the batcher of a store share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) set: ArcSwap<Set>,
-    pub(crate) capacity: usize,
-    pub(crate) totals: Arc<Counters>,
+    pub(crate) terms: Terms,
+    pub(crate) dialect: Arc<Dialect>,
     pub(crate) events: Events,
 }
 
@@ -36,11 +37,10 @@ impl BatchProcessor for Publisher {
     fn key(&self, _: &Change) {}
 
     fn process(&self, (): &(), batch: BatchOf<Self>) {
-        let Shared { set, capacity, totals, events } = &*self.shared;
+        let Shared { set, terms, events, .. } = &*self.shared;
         let mut draft = Set::clone(&set.load());
         let changes = batch.items().iter();
-        let results: Vec<_> =
-            changes.map(|change| draft.apply(change, *capacity, totals)).collect();
+        let results: Vec<_> = changes.map(|change| draft.apply(change, terms)).collect();
         if results.iter().any(Result::is_ok) {
             set.store(Arc::new(draft));
             count(&events.evictions, results.iter().flatten().map(|applied| applied.evicted).sum());
@@ -59,19 +59,23 @@ mod tests {
 
     use super::*;
     use crate::compiled::Compiled;
+    use crate::stats::Counters;
+
+    fn compiled(name: &str, text: &str) -> Arc<Compiled> {
+        Arc::new(Compiled::new(name, None, text, &Dialect::standard()).unwrap())
+    }
 
     #[test]
     fn changes_that_come_together_are_one_publication_and_a_bad_one_fails_alone() {
         let shared = Arc::new(Shared {
             set: ArcSwap::default(),
-            capacity: 10,
-            totals: Arc::default(),
+            terms: Terms::new(10, usize::MAX, Counters::default()),
+            dialect: Dialect::standard(),
             events: Events::default(),
         });
         let batcher =
             Batcher::builder(Publisher { shared: Arc::clone(&shared) }).inline().build().unwrap();
-        let compile =
-            |(name, text)| Change::Compile(Arc::new(Compiled::new(name, None, text).unwrap()));
+        let compile = |(name, text)| Change::Compile(compiled(name, text));
         let changes = [
             ("a", "1"),
             ("b", "{% include \"absent\" %}"),
@@ -90,9 +94,9 @@ mod tests {
     #[test]
     fn a_change_that_fails_leaves_nothing_of_itself() {
         let mut set = Set::default();
-        let totals = Arc::default();
-        let compiled = |(name, text)| Arc::new(Compiled::new(name, None, text).unwrap());
-        let mut apply = |change: &Change| set.apply(change, 1, &totals).map(|_| format!("{set:?}"));
+        let terms = Terms::new(1, usize::MAX, Counters::default());
+        let compiled = |(name, text)| compiled(name, text);
+        let mut apply = |change: &Change| set.apply(change, &terms).map(|_| format!("{set:?}"));
         apply(&Change::Load([("_p", "p"), ("a", "{% include \"_p\" %}")].map(compiled).into()))
             .unwrap();
         let before = apply(&Change::Compile(compiled(("b", "{% include \"_p\" %}")))).unwrap();

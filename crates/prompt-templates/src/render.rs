@@ -1,30 +1,94 @@
 //! Rendering: a linked template and data give a text or messages.
 
+use std::io;
+
 use upon::Value;
 
-use crate::compiled::{ENGINE, Segment};
-use crate::functions::type_of;
+use crate::compiled::Segment;
 use crate::linked::Linked;
 use crate::roles::{HISTORY, Section};
-use crate::{Context, Error, ErrorKind, Message, Role};
+use crate::value::type_of;
+use crate::{Content, Context, Error, ErrorKind, Message, Role};
 
 /// What stands between the messages of a prompt that is rendered as one text.
-const SEPARATOR: &str = "\n\n";
+pub(crate) const SEPARATOR: &str = "\n\n";
 
 impl Linked {
     pub(crate) fn render(&self, context: &Context) -> Result<String, Error> {
-        self.counted(|| match self.root.segments.as_slice() {
-            [only] if only.section.is_none() => self.segment(0, only, context),
-            _ => {
-                let messages = self.sections(context)?;
-                let contents: Vec<_> = messages.iter().map(|m| m.content.as_str()).collect();
-                Ok(contents.join(SEPARATOR))
+        let mut text = String::new();
+        self.render_into(context, &mut text)?;
+        Ok(text)
+    }
+
+    /// Renders as one text, into the memory of `text`, which is empty after an error.
+    pub(crate) fn render_into(&self, context: &Context, text: &mut String) -> Result<(), Error> {
+        self.counted(|| {
+            text.clear();
+            if let [only] = self.root.segments.as_slice()
+                && let Some(constant) = &only.constant
+            {
+                self.check_length(constant.len())?;
+                text.push_str(constant);
+                return Ok(());
             }
+            let mut output = Output::new(std::mem::take(text), self.max_output_bytes);
+            self.sections(context, &mut output)?;
+            *text = output.into_string();
+            Ok(())
         })
     }
 
     pub(crate) fn messages(&self, context: &Context) -> Result<Vec<Message>, Error> {
-        self.counted(|| self.sections(context))
+        let mut messages = Vec::with_capacity(self.root.segments.len());
+        self.messages_into(context, &mut messages)?;
+        Ok(messages)
+    }
+
+    /// Renders as messages, into the memory of `messages`, which are empty after an error.
+    pub(crate) fn messages_into(
+        &self,
+        context: &Context,
+        messages: &mut Vec<Message>,
+    ) -> Result<(), Error> {
+        let result = self.counted(|| self.fill(context, messages));
+        if result.is_err() {
+            messages.clear();
+        }
+        result
+    }
+
+    pub(crate) fn fill(&self, context: &Context, messages: &mut Vec<Message>) -> Result<(), Error> {
+        let (mut filled, mut length) = (0, 0);
+        let mut put = |message: Message| -> Result<(), Error> {
+            length += message.content.len();
+            self.check_length(length)?;
+            match messages.get_mut(filled) {
+                Some(old) => *old = message,
+                None => messages.push(message),
+            }
+            filled += 1;
+            Ok(())
+        };
+        for (index, segment) in self.root.segments.iter().enumerate() {
+            let role = match segment.section {
+                Some(Section::History) => {
+                    self.history(segment, context, &mut put)?;
+                    continue;
+                }
+                Some(Section::Message(role)) => role,
+                None => Role::User,
+            };
+            let text = if let Some(constant) = &segment.constant {
+                Content::shared(constant)
+            } else {
+                let mut output = Output::new(String::new(), self.max_output_bytes);
+                self.segment(index, segment, context, &mut output)?;
+                output.into_string().into()
+            };
+            put(Message::new(role, text))?;
+        }
+        messages.truncate(filled);
+        Ok(())
     }
 
     fn counted<T>(&self, render: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
@@ -34,42 +98,78 @@ impl Linked {
         result
     }
 
-    fn sections(&self, context: &Context) -> Result<Vec<Message>, Error> {
-        let segments = &self.root.segments;
-        let mut messages = Vec::with_capacity(segments.len());
-        for (index, segment) in segments.iter().enumerate() {
-            let role = match segment.section {
-                Some(Section::History) => {
-                    messages.append(&mut self.history(segment, context)?);
-                    continue;
-                }
-                Some(Section::Message(role)) => role,
-                None => Role::User,
+    /// Renders all messages behind each other.
+    fn sections(&self, context: &Context, output: &mut Output) -> Result<(), Error> {
+        let mut is_first = true;
+        for (index, segment) in self.root.segments.iter().enumerate() {
+            let mut separate = |output: &mut Output| {
+                let is_first = std::mem::replace(&mut is_first, false);
+                if is_first { Ok(()) } else { self.write(output, SEPARATOR) }
             };
-            messages.push(Message::new(role, self.segment(index, segment, context)?));
+            if segment.section == Some(Section::History) {
+                self.history(segment, context, &mut |message| {
+                    separate(output)?;
+                    self.write(output, &message.content)
+                })?;
+                continue;
+            }
+            separate(output)?;
+            match &segment.constant {
+                Some(constant) => self.write(output, constant)?,
+                None => self.segment(index, segment, context, output)?,
+            }
         }
-        Ok(messages)
+        Ok(())
     }
 
-    fn segment(&self, index: usize, segment: &Segment, context: &Context) -> Result<String, Error> {
-        if let Some(constant) = &segment.constant {
-            return Ok(constant.clone());
-        }
-        let mut render = segment.template.render_from(&ENGINE, context.value());
+    fn write(&self, output: &mut Output, text: &str) -> Result<(), Error> {
+        io::Write::write_all(output, text.as_bytes()).map_err(|_| self.too_long())
+    }
+
+    fn segment(
+        &self,
+        index: usize,
+        segment: &Segment,
+        context: &Context,
+        output: &mut Output,
+    ) -> Result<(), Error> {
+        output.bytes.reserve(segment.generated.source.len());
+        let mut render = segment.template.render_from(&self.root.dialect.engine, context.value());
         if !self.root.includes.is_empty() {
             render = render.with_template_fn(|name| {
                 let partial = self.partial(name).and_then(|partial| partial.segments.first());
                 partial.map(|segment| &segment.template).ok_or_else(|| "not linked".to_owned())
             });
         }
-        render
-            .to_string()
-            .map_err(|error| crate::locate::render_error(self, index, context, &error))
+        render.to_writer(&mut *output).map_err(|error| {
+            if output.is_full {
+                return self.too_long();
+            }
+            crate::locate::render_error(self, index, context, &error)
+        })
+    }
+
+    fn check_length(&self, length: usize) -> Result<(), Error> {
+        if length <= self.max_output_bytes { Ok(()) } else { Err(self.too_long()) }
+    }
+
+    #[cold]
+    fn too_long(&self) -> Error {
+        let message = format!("what is rendered is longer than {} bytes", self.max_output_bytes);
+        let error = Error::new(ErrorKind::Output, message).template(&*self.root.name);
+        error
+            .path(self.root.path.as_deref())
+            .help("give less data, or raise 'max_output_bytes' of the store")
     }
 
     /// Reads the messages that stand for `[[history]]`.
-    fn history(&self, segment: &Segment, context: &Context) -> Result<Vec<Message>, Error> {
-        let Value::Map(data) = context.value() else { return Ok(Vec::new()) };
+    fn history(
+        &self,
+        segment: &Segment,
+        context: &Context,
+        put: &mut dyn FnMut(Message) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let Value::Map(data) = context.value() else { return Ok(()) };
         let fail = |error: Error| self.root.locate(error.named(HISTORY), segment.offset);
         let Some(history) = data.get(HISTORY) else {
             let names = data.keys().map(String::as_str);
@@ -85,14 +185,15 @@ impl Linked {
             let message = format!("'{HISTORY}' is {}, not a list of messages", type_of(history));
             return Err(fail(Error::new(ErrorKind::Value, message)));
         };
-        let message = |(index, value)| {
-            message(value).ok_or_else(|| {
+        for (index, value) in list.iter().enumerate() {
+            let message = message(value).ok_or_else(|| {
                 let text = format!("item {index} of '{HISTORY}' is no message of a conversation");
                 let help = "each is {\"role\": \"user\" or \"assistant\", \"content\": text}";
                 fail(Error::new(ErrorKind::Value, text)).help(help)
-            })
-        };
-        list.iter().enumerate().map(message).collect()
+            })?;
+            put(message)?;
+        }
+        Ok(())
     }
 }
 
@@ -106,4 +207,42 @@ fn message(value: &Value) -> Option<Message> {
     let roles = [Role::User, Role::Assistant];
     let role = roles.into_iter().find(|known| known.as_str() == role)?;
     (map.len() == 2).then(|| Message::new(role, content.as_str()))
+}
+
+/// What is being rendered, and how much more of it there may be.
+struct Output {
+    bytes: Vec<u8>,
+    max: usize,
+    is_full: bool,
+}
+
+impl Output {
+    fn new(text: String, max: usize) -> Self {
+        Self { bytes: text.into_bytes(), max, is_full: false }
+    }
+
+    fn into_string(self) -> String {
+        String::from_utf8(self.bytes).expect("only whole texts are written")
+    }
+}
+
+impl io::Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write_all(bytes)?;
+        Ok(bytes.len())
+    }
+
+    #[inline]
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if bytes.len() > self.max - self.bytes.len() {
+            self.is_full = true;
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }

@@ -7,7 +7,7 @@ use std::fmt;
 
 use crate::lex::{Chunk, Fault, Result, Span};
 use crate::parse::{Member, Segment, Use};
-use crate::{Error, ErrorKind};
+use crate::{Content, Error, ErrorKind};
 
 /// Who says a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
@@ -46,12 +46,12 @@ pub struct Message {
     /// Who says it.
     pub role: Role,
     /// What is said.
-    pub content: String,
+    pub content: Content,
 }
 
 impl Message {
     /// Returns a message.
-    pub fn new(role: Role, content: impl Into<String>) -> Self {
+    pub fn new(role: Role, content: impl Into<Content>) -> Self {
         Self { role, content: content.into() }
     }
 }

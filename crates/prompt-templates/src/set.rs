@@ -30,6 +30,21 @@ struct Entry {
     is_resident: bool,
 }
 
+/// What holds for all templates of a store.
+#[derive(Debug)]
+pub(crate) struct Terms {
+    /// Templates compiled by call that are kept.
+    pub(crate) capacity: usize,
+    pub(crate) max_output_bytes: usize,
+    pub(crate) totals: Arc<Counters>,
+}
+
+impl Terms {
+    pub(crate) fn new(capacity: usize, max_output_bytes: usize, totals: Counters) -> Self {
+        Self { capacity, max_output_bytes, totals: Arc::new(totals) }
+    }
+}
+
 /// A change that is made whole or not at all.
 #[derive(Debug)]
 pub(crate) enum Change {
@@ -83,16 +98,11 @@ impl Set {
     }
 
     /// Makes a change, whole or not at all: after an error the set is what it was.
-    pub(crate) fn apply(
-        &mut self,
-        change: &Change,
-        capacity: usize,
-        totals: &Arc<Counters>,
-    ) -> Result<Applied, LoadError> {
+    pub(crate) fn apply(&mut self, change: &Change, terms: &Terms) -> Result<Applied, LoadError> {
         match change {
-            Change::Compile(compiled) => self.compile(compiled, capacity, totals),
-            Change::Load(all) => self.load(all, totals),
-            Change::Remove(name) => self.remove(name, totals),
+            Change::Compile(compiled) => self.compile(compiled, terms),
+            Change::Load(all) => self.load(all, terms),
+            Change::Remove(name) => self.remove(name, terms),
             Change::Clear => {
                 let removed = self.len();
                 *self = Self { version: self.version, ..Self::default() };
@@ -101,32 +111,23 @@ impl Set {
         }
     }
 
-    fn compile(
-        &mut self,
-        compiled: &Arc<Compiled>,
-        capacity: usize,
-        totals: &Arc<Counters>,
-    ) -> Result<Applied, LoadError> {
+    fn compile(&mut self, compiled: &Arc<Compiled>, terms: &Terms) -> Result<Applied, LoadError> {
         let name = &compiled.name;
         let mut applied = Applied::default();
         let is_resident = self.entries.get(name).is_some_and(|entry| entry.is_resident);
         // Another caller may have brought the same text meanwhile.
         if self.peek(name).is_none_or(|old| old.root.text != compiled.text) {
-            self.replace(&[(compiled, is_resident)], &BTreeSet::new(), totals)?;
+            self.replace(&[(compiled, is_resident)], &BTreeSet::new(), terms)?;
         }
         if !is_resident {
             self.sieve.insert(name);
-            applied.evicted = self.evict(name, capacity);
+            applied.evicted = self.evict(name, terms.capacity);
         }
         applied.prompt = self.peek(name).map(|linked| Prompt { linked: Arc::clone(linked) });
         Ok(applied)
     }
 
-    fn load(
-        &mut self,
-        all: &[Arc<Compiled>],
-        totals: &Arc<Counters>,
-    ) -> Result<Applied, LoadError> {
+    fn load(&mut self, all: &[Arc<Compiled>], terms: &Terms) -> Result<Applied, LoadError> {
         let names: BTreeSet<_> = all.iter().map(|compiled| &*compiled.name).collect();
         let gone = |(name, entry): (&Arc<str>, &Entry)| {
             (entry.is_resident && !names.contains(&**name)).then(|| Arc::clone(name))
@@ -135,11 +136,13 @@ impl Set {
         let is_new = |compiled: &&Arc<Compiled>| {
             self.entries.get(&compiled.name).is_none_or(|entry| {
                 let old = &entry.linked.root;
-                !entry.is_resident || old.text != compiled.text || old.path != compiled.path
+                let is_same = Arc::ptr_eq(old, compiled);
+                !entry.is_resident
+                    || !is_same && (old.text != compiled.text || old.path != compiled.path)
             })
         };
         let new: Vec<_> = all.iter().filter(is_new).map(|compiled| (compiled, true)).collect();
-        self.replace(&new, &gone, totals)?;
+        self.replace(&new, &gone, terms)?;
         for name in names {
             self.sieve.remove(name);
         }
@@ -147,12 +150,12 @@ impl Set {
         Ok(Applied { loaded, changed, removed, ..Applied::default() })
     }
 
-    fn remove(&mut self, name: &Arc<str>, totals: &Arc<Counters>) -> Result<Applied, LoadError> {
+    fn remove(&mut self, name: &Arc<str>, terms: &Terms) -> Result<Applied, LoadError> {
         if !self.entries.contains_key(name) {
             return Ok(Applied::default());
         }
         self.check_unused(name)?;
-        self.replace(&[], &BTreeSet::from([Arc::clone(name)]), totals)?;
+        self.replace(&[], &BTreeSet::from([Arc::clone(name)]), terms)?;
         self.sieve.remove(name);
         Ok(Applied { removed: 1, ..Applied::default() })
     }
@@ -164,7 +167,7 @@ impl Set {
         &mut self,
         new: &[(&Arc<Compiled>, bool)],
         gone: &BTreeSet<Arc<str>>,
-        totals: &Arc<Counters>,
+        terms: &Terms,
     ) -> Result<(), LoadError> {
         let overlay: BTreeMap<_, _> = new.iter().map(|(c, _)| (&*c.name, *c)).collect();
         let is_touched = |name: &str| overlay.contains_key(name) || gone.contains(name);
@@ -175,7 +178,11 @@ impl Set {
         let mut linked: Vec<(Arc<Linked>, Option<bool>)> = Vec::new();
         let mut errors = Vec::new();
         let mut link = |root: &Arc<Compiled>, version, counters: &_, is_resident| match Linked::new(
-            root, &draft, version, counters,
+            root,
+            &draft,
+            version,
+            counters,
+            terms.max_output_bytes,
         ) {
             Ok(one) => linked.push((Arc::new(one), is_resident)),
             Err(error) => errors.push(error),
@@ -185,7 +192,7 @@ impl Set {
             // Counts go on over the versions of a name.
             let counters = match self.peek(&compiled.name) {
                 Some(old) => Arc::clone(&old.counters),
-                None => Arc::new(Counters::part_of(totals)),
+                None => Arc::new(Counters::part_of(&terms.totals)),
             };
             link(compiled, version, &counters, residents.get(&*compiled.name).copied());
         }

@@ -1,80 +1,16 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use arc_swap::ArcSwap;
 use batch_core::{BatchError, Batcher};
 
 use crate::compiled::Compiled;
 use crate::linked::Linked;
+use crate::load::{Known, Listing};
 use crate::publish::{Publisher, Shared};
 use crate::set::{Applied, Change, Set};
-use crate::stats::{Counters, Events, count};
-use crate::{Context, Error, ErrorKind, LoadError, Message, Prompt, Stats, TemplateStats};
-
-/// Changes that share one publication.
-const MAX_BATCH: usize = 1_000;
-
-/// Templates compiled by call, unless the builder says otherwise.
-const DEFAULT_CAPACITY: usize = 100;
-
-/// Settings of a store.
-#[derive(Clone, Debug)]
-#[must_use]
-pub struct Builder {
-    capacity: usize,
-}
-
-impl Builder {
-    /// Sets how many templates that were compiled by call are kept. The default, also for 0, is 100.
-    ///
-    /// Over it, one that has not been used for long goes (the SIEVE order). Templates of the folder and
-    /// templates that others include never go and do not count, and a [`Prompt`] that is held goes on
-    /// rendering.
-    pub fn capacity(mut self, templates: usize) -> Self {
-        self.capacity = if templates == 0 { DEFAULT_CAPACITY } else { templates };
-        self
-    }
-
-    /// Returns an empty store.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Store`] if the batcher of the publications cannot be set up.
-    pub fn build(self) -> Result<Prompts, Error> {
-        self.open(None)
-    }
-
-    /// Returns a store with the templates of a folder; see [`Prompts::load_dir`].
-    ///
-    /// # Errors
-    ///
-    /// Everything that is wrong with the folder and the files in it.
-    pub fn load_dir(self, dir: impl AsRef<Path>) -> Result<Prompts, LoadError> {
-        let prompts = self.open(Some(dir.as_ref().to_owned()))?;
-        prompts.reload()?;
-        Ok(prompts)
-    }
-
-    fn open(self, dir: Option<PathBuf>) -> Result<Prompts, Error> {
-        let shared = Arc::new(Shared {
-            set: ArcSwap::from_pointee(Set::default()),
-            capacity: self.capacity,
-            totals: Arc::new(Counters::default()),
-            events: Events::default(),
-        });
-        let publisher = Publisher { shared: Arc::clone(&shared) };
-        let batcher = Batcher::builder(publisher)
-            .inline()
-            .max_batch_items(MAX_BATCH)
-            .max_block(None)
-            .history(0)
-            .build()
-            .map_err(|error| Error::new(ErrorKind::Store, error.to_string()))?;
-        let dir = dir.map(|path| Arc::new(Dir { path, loading: Mutex::new(()) }));
-        Ok(Prompts { shared, batcher, dir })
-    }
-}
+use crate::stats::count;
+use crate::{Builder, Context, Error, ErrorKind, LoadError, Message, Prompt, Stats, TemplateStats};
 
 /// What a load of the folder did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -104,28 +40,44 @@ pub struct Reload {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Prompts {
-    shared: Arc<Shared>,
-    batcher: Batcher<Publisher>,
-    dir: Option<Arc<Dir>>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) batcher: Batcher<Publisher>,
+    pub(crate) dir: Option<Arc<Dir>>,
 }
 
 /// The folder of a store.
 #[derive(Debug)]
-struct Dir {
-    path: PathBuf,
+pub(crate) struct Dir {
+    pub(crate) path: PathBuf,
     /// Held from reading to publishing, so that no older state of the folder follows a newer one.
-    loading: Mutex<()>,
+    seen: Mutex<Seen>,
+}
+
+/// What is known of the files of a folder.
+#[derive(Debug, Default)]
+struct Seen {
+    /// The files when they were last read, whatever came of it.
+    last: Option<Listing>,
+    /// The files that the templates of the set were read from.
+    loaded: Listing,
+}
+
+impl Dir {
+    pub(crate) fn new(path: &Path) -> Self {
+        Self { path: path.to_owned(), seen: Mutex::default() }
+    }
 }
 
 impl Prompts {
     /// Returns a builder with the defaults: 100 templates by call, no folder.
     pub fn builder() -> Builder {
-        Builder { capacity: DEFAULT_CAPACITY }
+        Builder::new()
     }
 
     /// Returns a store with every `NAME.prompt.md` under a folder.
     ///
-    /// The name of `a/b.prompt.md` is `a/b`. A file whose name begins with `_` is a partial: it can be
+    /// The name of `a/b.prompt.md` is `a/b`, that of `b.short.prompt.md` is `b.short`, a
+    /// [`variant`](Self::variant) of `b`. A file whose name begins with `_` is a partial: it can be
     /// included under its name, with the `_`, and is left out of [`names`](Self::names). Hidden files
     /// and other endings are passed over; links to folders are not followed. The text of a file is taken
     /// as it is, its last line break included; only a byte-order mark at its start is dropped.
@@ -147,27 +99,67 @@ impl Prompts {
     /// Everything that is wrong with the folder and the files in it, also with templates compiled by
     /// call that include one of them; [`ErrorKind::Io`] if the store has no folder.
     pub fn reload(&self) -> Result<Reload, LoadError> {
-        let result = self.try_reload();
-        let events = &self.shared.events;
-        count(if result.is_ok() { &events.reloads } else { &events.reload_failures }, 1);
-        result
+        let (dir, mut seen) = self.lock_dir()?;
+        let listing = crate::load::list(&dir.path);
+        self.load(dir, &mut seen, listing, false)
     }
 
-    fn try_reload(&self) -> Result<Reload, LoadError> {
-        let Some(dir) = &self.dir else {
-            return Err(Error::new(ErrorKind::Io, "the store has no folder to load").into());
-        };
-        let _loading = dir.loading.lock().unwrap_or_else(PoisonError::into_inner);
-        let set = self.shared.set.load_full();
-        let read = crate::load::read_dir(&dir.path, |name| {
-            set.peek(name).map(|old| Arc::clone(&old.root))
-        });
-        count(&self.shared.events.compiles, read.compiled);
-        if !read.errors.is_empty() {
-            return Err(LoadError::new(read.errors));
+    /// Reads the folder again if a file has another time or length than when it was last read, or came,
+    /// or went; returns `None` if none has. Blocks on asking for these, and on reading if one has.
+    ///
+    /// Only files that have changed are read. A folder that could not be loaded is not read again before
+    /// something in it changes. A change that leaves time and length as they were is not seen;
+    /// [`reload`](Self::reload) reads every file.
+    ///
+    /// # Errors
+    ///
+    /// As for [`reload`](Self::reload).
+    pub fn reload_if_changed(&self) -> Result<Option<Reload>, LoadError> {
+        let (dir, mut seen) = self.lock_dir()?;
+        let listing = crate::load::list(&dir.path);
+        if seen.last.as_ref().is_some_and(|last| last.is_same(&listing)) {
+            return Ok(None);
         }
-        let applied = self.publish(Change::Load(read.templates))?;
-        let Applied { loaded, changed, removed, .. } = applied;
+        self.load(dir, &mut seen, listing, true).map(Some)
+    }
+
+    fn lock_dir(&self) -> Result<(&Dir, MutexGuard<'_, Seen>), Error> {
+        let Some(dir) = &self.dir else {
+            return Err(Error::new(ErrorKind::Io, "the store has no folder to load"));
+        };
+        Ok((dir, dir.seen.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    /// Loads the files of a listing that was made before they are read: what changes meanwhile is found
+    /// the next time.
+    fn load(
+        &self,
+        dir: &Dir,
+        seen: &mut Seen,
+        listing: Listing,
+        trusts_stamps: bool,
+    ) -> Result<Reload, LoadError> {
+        let set = self.shared.set.load_full();
+        let read = crate::load::read(&dir.path, &listing, &self.shared.dialect, |name, path| {
+            let old = &set.peek(name)?.root;
+            let is_of_file = old.path.as_deref() == Some(path);
+            let is_same = is_of_file && trusts_stamps && listing.agrees(&seen.loaded, path);
+            let known = if is_same { Known::Same } else { Known::Old };
+            is_of_file.then(|| known(Arc::clone(old)))
+        });
+        let events = &self.shared.events;
+        count(&events.compiles, read.compiled);
+        let result = if read.errors.is_empty() {
+            self.publish(Change::Load(read.templates))
+        } else {
+            Err(LoadError::new(read.errors))
+        };
+        count(if result.is_ok() { &events.reloads } else { &events.reload_failures }, 1);
+        if result.is_ok() {
+            seen.loaded = listing.clone();
+        }
+        seen.last = Some(listing);
+        let Applied { loaded, changed, removed, .. } = result?;
         Ok(Reload { loaded, changed, removed })
     }
 
@@ -187,7 +179,7 @@ impl Prompts {
         }
         let events = &self.shared.events;
         // Compiled by the caller, outside of the batch that only publishes.
-        let compiled = Compiled::new(name, None, text);
+        let compiled = Compiled::new(name, None, text, &self.shared.dialect);
         count(&events.compiles, usize::from(compiled.is_ok()));
         let applied = compiled
             .map_err(LoadError::from)
@@ -230,6 +222,21 @@ impl Prompts {
         self.find(&set, name)?.render(context)
     }
 
+    /// Renders the present version of a template into the memory of `text`; see [`Prompt::render_into`].
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::NotFound`], and as for [`Prompt::render`].
+    pub fn render_into(
+        &self,
+        name: &str,
+        context: &Context,
+        text: &mut String,
+    ) -> Result<(), Error> {
+        let set = self.shared.set.load();
+        self.find(&set, name)?.render_into(context, text)
+    }
+
     /// Renders the present version of a template as messages; see [`Prompt::messages`].
     ///
     /// # Errors
@@ -243,6 +250,20 @@ impl Prompts {
     fn find<'s>(&self, set: &'s Set, name: &str) -> Result<&'s Arc<Linked>, Error> {
         set.get(name)
             .ok_or_else(|| Error::unknown(ErrorKind::NotFound, "template", name, self.names()))
+    }
+
+    /// Returns the present version of a variant of a template: `NAME.VARIANT` if there is one, else
+    /// `NAME`.
+    pub fn variant(&self, name: &str, variant: &str) -> Option<Prompt> {
+        self.get(&format!("{name}.{variant}")).or_else(|| self.get(name))
+    }
+
+    /// Returns the variants that there are of a template, in order, without its name in front.
+    pub fn variants(&self, name: &str) -> Vec<String> {
+        let set = self.shared.set.load();
+        let names = set.iter().map(|linked| &*linked.root.name);
+        let variant = |other: &str| Some(other.strip_prefix(name)?.strip_prefix('.')?.to_owned());
+        names.filter_map(variant).filter(|variant| !variant.contains('/')).collect()
     }
 
     /// Returns whether there is a template of this name. Does not count as a use of it.
@@ -288,19 +309,20 @@ impl Prompts {
 
     /// Returns the figures of the store.
     pub fn stats(&self) -> Stats {
-        let Shared { set, capacity, totals, events } = &*self.shared;
-        let set = set.load();
+        let Shared { set, terms, events, .. } = &*self.shared;
+        let (set, totals) = (set.load(), &terms.totals);
         let read = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
         Stats {
             templates: set.len(),
             called: set.called(),
-            capacity: *capacity,
+            capacity: terms.capacity,
             compiles: read(&events.compiles),
             compile_failures: read(&events.compile_failures),
             hits: totals.hits(),
             renders: totals.renders(),
             render_failures: totals.failures(),
             avg_render: totals.avg_render(),
+            render_times: totals.histogram(),
             evictions: read(&events.evictions),
             publications: read(&events.publications),
             reloads: read(&events.reloads),
@@ -318,6 +340,15 @@ impl Prompts {
         self.shared.set.load().iter().map(|linked| figures(linked)).collect()
     }
 
+    /// Sets all counts to zero: of the store and of each template. Templates, versions and prompts that
+    /// are held stay. A render that is under way may be counted in part.
+    pub fn reset_stats(&self) {
+        let Shared { set, terms, events, .. } = &*self.shared;
+        terms.totals.reset();
+        events.reset();
+        set.load().iter().for_each(|linked| linked.counters.reset());
+    }
+
     /// Has a change made, together with those of other threads that come at the same time.
     fn publish(&self, change: Change) -> Result<Applied, LoadError> {
         let lost = |error: &dyn std::fmt::Display| {
@@ -329,6 +360,24 @@ impl Prompts {
             other => lost(&other),
         })
     }
+}
+
+/// Returns everything that is wrong with the templates of a folder, ordered by file.
+///
+/// An empty list means that [`Prompts::load_dir`] accepts the folder. For a store with functions of its
+/// own there is [`Builder::check_dir`].
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// std::fs::write(dir.path().join("a.prompt.md"), "{% if x %}")?;
+/// std::fs::write(dir.path().join("b.prompt.md"), "{% include \"c\" %}")?;
+/// let errors = prompt_templates::check_dir(dir.path());
+/// assert_eq!(errors.len(), 2);
+/// assert_eq!(errors[0].line(), Some(1));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn check_dir(dir: impl AsRef<Path>) -> Vec<Error> {
+    Prompts::builder().check_dir(dir)
 }
 
 /// Returns whether a name is that of a partial: its last part begins with `_`.
@@ -352,5 +401,6 @@ fn figures(linked: &Linked) -> TemplateStats {
         render_failures: counters.failures(),
         hits: counters.hits(),
         avg_render: counters.avg_render(),
+        render_times: counters.histogram(),
     }
 }

@@ -54,7 +54,7 @@ fn check(path: &Path) {
     let is_error = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("err_"));
     let shown = match run(&parse(&text)) {
         Ok(text) if !is_error => format!("{text}<end>"),
-        Err(error) if is_error => format!("{:?}\n{error}", error.kind()),
+        Err(error) if is_error => format!("{:?}\n{error}\n\n{error:#}", error.kind()),
         other => panic!("{}: {other:?}", path.display()),
     };
     insta::assert_snapshot!(shown);

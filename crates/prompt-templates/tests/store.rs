@@ -275,3 +275,51 @@ fn a_failed_change_has_every_accessor_of_an_error() {
     assert!(error.available().iter().any(|name| name == "json"));
     assert_eq!(error.help_text(), None);
 }
+
+#[test]
+fn the_times_of_renders_are_counted_by_powers_of_two() {
+    let prompts = Prompts::builder().exact_timing().build().unwrap();
+    let prompt = prompts.compile("test", "{{ n }}").unwrap();
+    for n in 0..100 {
+        prompt.render(&data(&json!({"n": n}))).unwrap();
+    }
+    prompt.render(&Context::new()).unwrap_err();
+    let times = prompts.template_stats("test").unwrap().render_times;
+    assert_eq!(times.count(), 101);
+    assert_eq!(times.buckets().map(|(_, count)| count).sum::<u64>(), 101);
+    assert!(times.buckets().map(|(limit, _)| limit).is_sorted());
+    let (half, most, all) = (times.quantile(0.5), times.quantile(0.99), times.quantile(1.0));
+    assert!(half <= most && most <= all && half.is_some(), "{times:?}");
+    assert_eq!(all, times.buckets().last().map(|(limit, _)| limit));
+    assert_eq!(prompts.stats().render_times, times, "the store has no other template");
+
+    let sampled = store(50);
+    let prompt = sampled.compile("test", "x").unwrap();
+    for _ in 0..129 {
+        prompt.render(&Context::new()).unwrap();
+    }
+    assert_eq!(sampled.stats().render_times.count(), 3, "one in 64, the first among them");
+    assert_eq!(sampled.stats().renders, 129);
+}
+
+#[test]
+fn a_reset_sets_every_count_to_zero_and_keeps_the_templates() {
+    let prompts = store(50);
+    let prompt = prompts.compile("test", "{{ n }}").unwrap();
+    prompts.compile("test", "{{ n }}").unwrap();
+    prompt.render(&data(&json!({"n": 1}))).unwrap();
+    prompt.render(&Context::new()).unwrap_err();
+    prompts.compile("bad", "{{").unwrap_err();
+    prompts.reset_stats();
+    let stats = prompts.stats();
+    assert_eq!(
+        (stats.compiles, stats.compile_failures, stats.hits, stats.renders, stats.render_failures),
+        (0, 0, 0, 0, 0)
+    );
+    assert_eq!((stats.publications, stats.avg_render, stats.templates), (0, None, 1));
+    assert_eq!(stats.render_times.count(), 0);
+    let of_one = prompts.template_stats("test").unwrap();
+    assert_eq!((of_one.renders, of_one.hits, of_one.version), (0, 0, prompt.version()));
+    prompt.render(&data(&json!({"n": 1}))).unwrap();
+    assert_eq!((prompts.stats().renders, prompts.template_stats("test").unwrap().renders), (1, 1));
+}

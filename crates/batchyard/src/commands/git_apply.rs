@@ -18,11 +18,14 @@ const OPERATIONS: &str = r#"Operations:
     {"id":"1","op":"commit","branch":"a","message":"Add a","changes":[{"path":"a","content":"a"}]}
     {"id":"2","op":"merge","source":"a","into":"b","strategy":"squash"}
     {"id":"3","op":"push","branch":"a","after":["1"]}
+    {"id":"4","op":"commit","branch":"agent/4","message":"Work","worktree":"../agent-4","all":true}
 
 A branch that is not there yet begins at the "base" of its commit, by default the remote's default
 branch; a merge needs both branches. A change has a path and one of content, content_base64,
 "delete":true, from (a path of the parent) and oid; mode is 100644, 100755, 120000 or 160000.
-"after" names operations that must succeed first."#;
+"after" names operations that must succeed first. In place of changes, "worktree" names a worktree of
+the repository that has the branch checked out, with "files":[PATH...] or "all":true: its content is
+committed as git add would, and git status is clean there afterwards."#;
 
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = OPERATIONS)]

@@ -145,7 +145,7 @@ fn build(
     let mut built = Built { start, merged: start, commits: BTreeMap::new() };
     for (at, (id, outcome)) in tasks.into_iter().zip(&report.outcomes) {
         match outcome {
-            Outcome::Landed { commit } | Outcome::NoChange { commit } => {
+            Outcome::Landed { commit, .. } | Outcome::NoChange { commit, .. } => {
                 // The first is the task's own commit; a merge of it comes later.
                 built.commits.entry(at).or_insert(*commit);
             }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use git_batch::{
-    Action, Author, Change, Commit, Merge, Mode, Operation, OperationKind, Push, Strategy,
+    Action, Author, Change, Commit, Merge, Mode, Operation, OperationKind, Push, Strategy, Worktree,
 };
 use serde_json::{Value, json};
 
@@ -67,15 +67,41 @@ fn commit(object: &mut Object<'_>) -> Result<Result<OperationKind, OpFault>, Fau
         }
         None => None,
     };
-    let Some(items) = object.objects("changes")? else {
-        return Err(object.fault("changes", "is missing"));
+    let mut commit = Commit::new(branch, message);
+    (commit.base, commit.author) = (base, author);
+    commit.worktree = worktree(object)?;
+    let items = match (object.objects("changes")?, &commit.worktree) {
+        (Some(items), None) => items,
+        (None, Some(_)) => Vec::new(),
+        (Some(_), Some(_)) => return Err(object.fault("worktree", "excludes \"changes\"")),
+        (None, None) => {
+            return Err(object.fault("changes", "is missing; give changes or a worktree"));
+        }
     };
     // The shape of every change is checked before the fault of one of them counts.
     let parsed = items.into_iter().map(changes::parse).collect::<Result<Vec<_>, _>>()?;
     let changes = parsed.into_iter().collect::<Result<Vec<_>, _>>();
-    Ok(changes.map(|changes| {
-        OperationKind::Commit(Commit { branch, base, message: message.into(), author, changes })
-    }))
+    Ok(changes.map(|changes| OperationKind::Commit(Commit { changes, ..commit })))
+}
+
+/// Reads the keys `worktree`, `files` and `all`.
+fn worktree(object: &mut Object<'_>) -> Result<Option<Worktree>, Fault> {
+    let dir: Option<String> = object.optional("worktree")?;
+    let files: Option<Vec<String>> = object.optional("files")?;
+    let all: Option<bool> = object.optional("all")?;
+    let Some(dir) = dir else {
+        let stray = [("files", files.is_some()), ("all", all.is_some())];
+        return match stray.into_iter().find(|(_, is_there)| *is_there) {
+            Some((key, _)) => Err(object.fault(key, "belongs to a worktree only")),
+            None => Ok(None),
+        };
+    };
+    match (files, all.unwrap_or_default()) {
+        (Some(files), false) => Ok(Some(Worktree::files(dir, files))),
+        (None, true) => Ok(Some(Worktree::all(dir))),
+        (Some(_), true) => Err(object.fault("all", "excludes \"files\"")),
+        (None, false) => Err(object.fault("worktree", "needs \"files\" or \"all\":true")),
+    }
 }
 
 fn merge(object: &mut Object<'_>) -> Result<Result<OperationKind, OpFault>, Fault> {

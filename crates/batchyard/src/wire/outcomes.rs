@@ -1,6 +1,6 @@
 //! Result lines of git operations.
 
-use git_batch::{Class, Outcome};
+use git_batch::{Class, LeftOut, Outcome};
 use serde::Serialize;
 
 use super::ops::Refusal;
@@ -15,6 +15,8 @@ pub(crate) struct OpLine {
     pub(crate) commit: Option<String>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     no_change: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    left_out: Vec<LeftOutLine>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<OpErrorLine>,
 }
@@ -25,6 +27,13 @@ pub(crate) enum OpStatus {
     Landed,
     Failed,
     Skipped,
+}
+
+/// A path of a worktree that was not committed.
+#[derive(Debug, Serialize)]
+struct LeftOutLine {
+    path: String,
+    reason: &'static str,
 }
 
 #[derive(Debug, Clone, Serialize)]
@@ -65,13 +74,15 @@ impl OpLine {
     pub(crate) fn of(id: &str, outcome: &Outcome) -> OpLine {
         let mut line = OpLine::new(id, OpStatus::Failed);
         match outcome {
-            Outcome::Landed { commit } => {
+            Outcome::Landed { commit, left_out } => {
                 line.status = OpStatus::Landed;
                 line.commit = Some(commit.to_string());
+                line.leave_out(left_out);
             }
-            Outcome::NoChange { commit } => {
+            Outcome::NoChange { commit, left_out } => {
                 line.status = OpStatus::Landed;
                 line.commit = Some(commit.to_string());
+                line.leave_out(left_out);
                 line.no_change = true;
             }
             Outcome::Conflict { paths, with } => {
@@ -113,7 +124,14 @@ impl OpLine {
     }
 
     fn new(id: &str, status: OpStatus) -> OpLine {
-        OpLine { id: id.to_owned(), status, commit: None, no_change: false, error: None }
+        let (id, commit, left_out) = (id.to_owned(), None, Vec::new());
+        OpLine { id, status, commit, no_change: false, left_out, error: None }
+    }
+
+    fn leave_out(&mut self, left_out: &[LeftOut]) {
+        let line =
+            |left: &LeftOut| LeftOutLine { path: left.path.to_string(), reason: left.why.as_str() };
+        self.left_out = left_out.iter().map(line).collect();
     }
 
     fn skip(&mut self, because: &str) {
@@ -134,6 +152,9 @@ impl OpLine {
             (None, commit) => commit.clone().unwrap_or_default(),
         };
         output.human(format!("{:<8} {}  {what}", self.status.word(), self.id));
+        for left in &self.left_out {
+            output.human(format!("         left out: {:?} ({})", left.path, left.reason));
+        }
     }
 }
 

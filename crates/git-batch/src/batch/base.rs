@@ -14,7 +14,7 @@ impl Batch<'_, '_> {
     pub(super) fn remote(&mut self) -> Result<&RemoteState, OpError> {
         if self.remote.is_none() {
             self.receipt.processes += 1;
-            let state = publish::remote_refs(&self.session.git, self.session.remote)
+            let state = publish::remote_refs(&self.session.git, &self.session.settings.remote)
                 .map_err(|error| OpError::new(OpErrorKind::Remote, causes(&error)))?;
             self.remote = Some(state);
         }
@@ -71,7 +71,7 @@ impl Batch<'_, '_> {
         }
         let wanted = name.as_bstr().to_owned();
         self.receipt.processes += 1;
-        let fetched = publish::fetch(&self.session.git, self.session.remote, &[wanted])
+        let fetched = publish::fetch(&self.session.git, &self.session.settings.remote, &[wanted])
             .map_err(|error| OpError::new(OpErrorKind::Remote, causes(&error)))?;
         // It may have moved once more since it was listed; the lease of the push notices.
         Ok(fetched.into_iter().next().map(|(_, id)| id))
@@ -84,7 +84,7 @@ impl Batch<'_, '_> {
                 OpErrorKind::UnknownBranch,
                 format!(
                     "remote {:?} has no branch {:?}",
-                    self.session.remote,
+                    &self.session.settings.remote,
                     name.shorten().to_str_lossy()
                 ),
             ));

@@ -56,7 +56,7 @@ impl Batch<'_, '_> {
         self.check_filters(new_tree, &commit.changes)?;
         if new_tree == old_tree {
             return Err(match parent {
-                Some(commit) => Outcome::NoChange { commit },
+                Some(commit) => Outcome::no_change(commit),
                 None => OpError::new(
                     OpErrorKind::InvalidChange,
                     "the first commit of the repository would be empty",
@@ -260,9 +260,17 @@ fn unknown_path(path: &BString) -> OpError {
     OpError::new(OpErrorKind::UnknownPath, format!("the parent has nothing at path {path:?}"))
 }
 
-fn base_not_ancestor(branch: &str, base: &str) -> OpError {
+pub(super) fn base_not_ancestor(branch: &str, base: &str) -> OpError {
     OpError::new(
         OpErrorKind::BaseNotAncestor,
         format!("branch {branch:?} exists and does not contain its base {base:?}"),
+    )
+}
+
+/// Refuses two sources of content at once.
+pub(super) fn two_sources(branch: &str) -> OpError {
+    OpError::new(
+        OpErrorKind::InvalidChange,
+        format!("the commit on {branch:?} has both changes and a worktree; give one of them"),
     )
 }

@@ -30,12 +30,22 @@ impl Batch<'_, '_> {
                 return;
             }
         };
+        self.wait_for_worktrees();
         self.move_local(&mut pending, outcomes);
         self.push_all(&pending, outcomes);
         if let Some(onto) = onto {
             self.follow(onto);
         }
         drop(keep);
+    }
+
+    /// Lets others finish who hold the index of a worktree that is to move: while that one is waited
+    /// for, no lock is held. Who holds it still, fails its operation when the branches move.
+    fn wait_for_worktrees(&self) {
+        let Some(end) = self.worktree_end else { return };
+        for moved in self.branches.values().filter_map(|state| state.worktree.as_ref()) {
+            let _ = moved.checkout.wait_for_index(end);
+        }
     }
 
     /// Moves the local branches. What cannot be moved fails, together with what needs it, before
@@ -70,7 +80,9 @@ impl Batch<'_, '_> {
         let of_branch = |name: &FullName| {
             let state = self.branches.get(name)?;
             let message = state.steps.last()?.message.clone();
-            Some(RefMove { name: name.clone(), old: state.start, new: state.tip?, message })
+            let worktree = state.worktree.clone();
+            let (name, old) = (name.clone(), state.start);
+            Some(RefMove { name, old, new: state.tip?, message, worktree })
         };
         waiting.into_iter().filter_map(of_branch).collect()
     }
@@ -97,7 +109,8 @@ impl Batch<'_, '_> {
             });
             pending.retain(|p| {
                 if is_of(p, m) {
-                    outcomes[p.operation] = Some(Outcome::Landed { commit: p.commit });
+                    let left_out = p.left_out.clone();
+                    outcomes[p.operation] = Some(Outcome::Landed { commit: p.commit, left_out });
                 }
                 !is_of(p, m)
             });
@@ -189,7 +202,7 @@ impl Batch<'_, '_> {
         let results = self.push_refs(&wanted);
         for p in pending.iter().filter(|p| p.kind != PendingKind::Local) {
             let outcome = match results.get(&p.branch) {
-                Some(Ok(())) => Outcome::Landed { commit: p.commit },
+                Some(Ok(())) => Outcome::landed(p.commit),
                 Some(Err(outcome)) => outcome.clone(),
                 None => OpError::new(
                     OpErrorKind::Remote,
@@ -227,7 +240,7 @@ impl Batch<'_, '_> {
         if updates.is_empty() {
             return results;
         }
-        match publish::push(&self.session.git, self.session.remote, &updates) {
+        match publish::push(&self.session.git, &self.session.settings.remote, &updates) {
             Err(error) => {
                 let has_run = u32::from(error.has_run());
                 self.receipt.pushes += has_run;
@@ -312,7 +325,7 @@ impl Batch<'_, '_> {
             return;
         }
         let message = "git-batch: landed".into();
-        let moves = [RefMove { name: onto.clone(), old: Some(old), new, message }];
+        let moves = [RefMove { name: onto.clone(), old: Some(old), new, message, worktree: None }];
         // Whether it follows or not, the landing is confirmed by the remote.
         if store.move_refs(&moves, &self.session.signer).is_ok_and(|results| results == [Ok(())]) {
             self.receipt.refs.push(RefChange {

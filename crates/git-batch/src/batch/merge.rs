@@ -25,7 +25,7 @@ impl Batch<'_, '_> {
 
         let store = &mut self.session.store;
         if store.is_ancestor(theirs, ours)? {
-            return Err(Outcome::NoChange { commit: ours });
+            return Err(Outcome::no_change(ours));
         }
         let old_tree = store.tree_of(ours)?;
         if merge.strategy == Strategy::FastForward {
@@ -53,7 +53,7 @@ impl Batch<'_, '_> {
         };
         let parents = match merge.strategy {
             Strategy::Squash if new_tree == old_tree => {
-                return Err(Outcome::NoChange { commit: ours });
+                return Err(Outcome::no_change(ours));
             }
             Strategy::Squash => vec![ours],
             _ => vec![ours, theirs],

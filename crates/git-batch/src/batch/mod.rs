@@ -1,12 +1,12 @@
 //! One batch: build all in memory, write once, move the local branches, push once.
 
 mod base;
+mod capture;
 mod commit;
 mod finish;
 mod merge;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 use std::time::Instant;
 
 use bstr::{BString, ByteSlice};
@@ -17,14 +17,19 @@ use crate::earlier::Earlier;
 use crate::lock::WriterLock;
 use crate::program::Git;
 use crate::publish::RemoteState;
-use crate::store::{Signer, Store, clashes, is_checked_out, sweep_quarantine};
-use crate::{Author, OpError, OpErrorKind, Operation, OperationKind, Outcome, Receipt, guard};
+use crate::store::{
+    CheckedOut, Signer, Store, WorktreeMove, check_not_checked_out, clashes, sweep_indexes,
+    sweep_quarantine,
+};
+use crate::{
+    LeftOut, OpError, OpErrorKind, Operation, OperationKind, Outcome, Receipt, Settings, guard,
+};
 
 /// The repository while this process is its writer.
 pub(crate) struct Session<'a> {
     pub(crate) store: Store,
     git: Git,
-    remote: &'a str,
+    settings: &'a Settings,
     signer: Signer,
     lock: WriterLock,
     /// What became of operations of earlier inputs.
@@ -38,9 +43,11 @@ struct Batch<'s, 'a> {
     /// Where each branch is pushed for the last time: the position in the order of execution, and
     /// the operation.
     last_push: BTreeMap<FullName, (usize, usize)>,
-    checked_out: BTreeMap<FullName, PathBuf>,
+    checked_out: CheckedOut,
     branches: BTreeMap<FullName, Branch>,
     remote: Option<RemoteState>,
+    /// Until when to wait for worktrees that others work in, once one was looked at.
+    worktree_end: Option<Instant>,
     receipt: Receipt,
 }
 
@@ -61,6 +68,8 @@ struct Branch {
     unchanged: Option<ObjectId>,
     /// An operation that could not be done on the branch.
     failed: Option<usize>,
+    /// The worktree that all of `steps` were taken from, and that moves with the branch.
+    worktree: Option<WorktreeMove>,
 }
 
 #[derive(Debug)]
@@ -80,6 +89,8 @@ struct Pending {
     kind: PendingKind,
     /// Operations of this batch without which it must not land.
     needs: BTreeSet<usize>,
+    /// What a commit from a worktree left out.
+    left_out: Vec<LeftOut>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,16 +110,16 @@ impl<'a> Session<'a> {
     pub(crate) fn new(
         store: Store,
         git: Git,
-        remote: &'a str,
-        author: Option<&Author>,
+        settings: &'a Settings,
         lock: WriterLock,
         earlier: &'a Earlier,
     ) -> Session<'a> {
         store.sweep_ref_locks();
         store.sweep_packs();
         sweep_quarantine(lock.state_dir());
-        let signer = Signer::of(&store, author);
-        Session { store, git, remote, signer, lock, earlier }
+        sweep_indexes(lock.state_dir());
+        let signer = Signer::of(&store, settings.author.as_ref());
+        Session { store, git, settings, signer, lock, earlier }
     }
 
     /// Runs one batch: `order` has the indexes of its operations, `outcomes` the ends of those
@@ -140,6 +151,7 @@ impl<'a> Session<'a> {
             checked_out,
             branches: BTreeMap::new(),
             remote: None,
+            worktree_end: None,
             receipt: Receipt::default(),
         };
         if let Some(onto) = onto
@@ -194,7 +206,10 @@ impl Batch<'_, '_> {
             }
             let built = match (refused, &operation.kind) {
                 (Some(outcome), _) => Err(outcome),
-                (None, OperationKind::Commit(commit)) => self.commit(index, position, commit),
+                (None, OperationKind::Commit(commit)) => match &commit.worktree {
+                    Some(from) => self.capture(index, commit, from),
+                    None => self.commit(index, position, commit),
+                },
                 (None, OperationKind::Merge(merge)) => self.merge(index, position, merge),
                 (None, OperationKind::Push(push)) => self.push(index, &push.branch),
             };
@@ -219,7 +234,7 @@ impl Batch<'_, '_> {
         let state = self.branch(&name)?;
         let Some(commit) = state.tip else {
             return Err(match (state.unchanged, state.failed) {
-                (Some(commit), _) => Outcome::NoChange { commit },
+                (Some(commit), _) => Outcome::no_change(commit),
                 (None, Some(other)) => {
                     Outcome::Skipped { because: self.operations[other].id.clone() }
                 }
@@ -227,7 +242,8 @@ impl Batch<'_, '_> {
             });
         };
         let needs = state.steps.last().map(|step| step.operation).into_iter().collect();
-        Ok(Pending { operation: index, branch: name, commit, kind: PendingKind::Push, needs })
+        let (kind, left_out) = (PendingKind::Push, Vec::new());
+        Ok(Pending { operation: index, branch: name, commit, kind, needs, left_out })
     }
 
     /// The branch as the batch sees it now.
@@ -255,16 +271,27 @@ impl Batch<'_, '_> {
         state.tip = Some(commit);
         state.steps.push(step);
         let kind = if state.remote_only { PendingKind::Remote } else { PendingKind::Local };
-        Ok(Pending { operation, branch: name, commit, kind, needs })
+        Ok(Pending { operation, branch: name, commit, kind, needs, left_out: Vec::new() })
     }
 
     /// Refuses to move a branch under somebody's feet, unless only the remote is to move.
     fn check_movable(&mut self, name: &FullName, position: usize) -> Result<(), OpError> {
-        let Some(place) = self.checked_out.get(name) else { return Ok(()) };
+        let state = self.branch(name)?;
+        if let Some(moved) = &state.worktree {
+            return Err(OpError::new(
+                OpErrorKind::CheckedOut,
+                format!(
+                    "branch {:?} moves with the worktree {} in this batch, which would not know \
+                     of this change; do one of both later",
+                    name.shorten(),
+                    moved.checkout.top.display()
+                ),
+            ));
+        }
         if self.last_push.get(name).is_some_and(|(push, _)| *push > position) {
             return Ok(());
         }
-        Err(is_checked_out(name, place))
+        check_not_checked_out(&self.checked_out, name, None)
     }
 
     /// Refuses a new branch that would be a folder of another one, or inside one.
@@ -310,7 +337,7 @@ impl Batch<'_, '_> {
         let Ok(name) = name else { return };
         let Ok(state) = self.branch(&name) else { return };
         match outcome {
-            Outcome::NoChange { commit } => state.unchanged = Some(*commit),
+            Outcome::NoChange { commit, .. } => state.unchanged = Some(*commit),
             _ => state.failed = Some(index),
         }
     }

@@ -1,8 +1,10 @@
-//! Checks on names that come from outside: paths in trees, and branch names.
+//! Checks on what comes from outside: paths in trees, branch names, and files that look like
+//! secrets.
 //!
-//! Both checks are pure: they read no repository and no file system, and cost one pass over the
-//! name. They are as strict as git with `core.protectNTFS` and `core.protectHFS` on, on every
+//! All checks are pure: they read no repository and no file system, and cost one pass over what they
+//! are given. Those on names are as strict as git with `core.protectNTFS` and `core.protectHFS` on, on every
 //! platform, because what is pushed from Linux is checked out elsewhere.
 
 pub mod path;
 pub mod refname;
+pub mod secret;

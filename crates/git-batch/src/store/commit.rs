@@ -28,6 +28,15 @@ impl Store {
             .map_err(|error| OpError::repository("cannot build a blob", &error))
     }
 
+    /// Takes a blob into memory that nothing but an index may reach.
+    pub(super) fn copy_blob(&self, id: ObjectId) -> Result<(), OpError> {
+        let fault = |error: gix::Error| {
+            OpError::repository(&format!("cannot read object {id} of the index"), &error)
+        };
+        let blob = self.repo.find_blob(id).map_err(fault)?;
+        self.write_blob(&blob.data).map(drop)
+    }
+
     /// Whether the object is a blob of this repository.
     pub(crate) fn is_blob(&self, id: ObjectId) -> bool {
         self.repo.find_header(id).is_ok_and(|header| header.kind() == gix::objs::Kind::Blob)

@@ -1,6 +1,7 @@
 //! Everything that is done with gix; no other module names it but for ids.
 
 mod attributes;
+mod capture;
 mod clash;
 mod commit;
 mod diff;
@@ -21,14 +22,15 @@ use std::path::{Path, PathBuf};
 use gix::ObjectId;
 use gix::refs::FullName;
 
+pub(crate) use capture::{Captured, Checkout, Request, sweep_indexes};
 pub(crate) use clash::clashes;
 pub(crate) use commit::{NewCommit, check_message};
 pub(crate) use identity::Signer;
 pub(crate) use merge::{Merged, unrelated};
 pub(crate) use oracle::sweep_quarantine;
-pub(crate) use refs::RefMove;
+pub(crate) use refs::{RefMove, WorktreeMove};
 pub(crate) use tree::TreeEdit;
-pub(crate) use worktrees::is_checked_out;
+pub(crate) use worktrees::{CheckedOut, check_not_checked_out};
 
 use crate::OpError;
 use crate::program::Git;

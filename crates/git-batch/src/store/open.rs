@@ -97,7 +97,7 @@ impl Store {
 }
 
 /// The user's and the repository's own configuration count; `GIT_*` variables do not.
-fn options() -> gix::open::Options {
+pub(super) fn options() -> gix::open::Options {
     let allow = Permission::Allow;
     let deny = Permission::Deny;
     let permissions = gix::open::Permissions {

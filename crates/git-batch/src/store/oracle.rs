@@ -130,16 +130,21 @@ impl Store {
     }
 
     /// Takes the new parts of a tree that git wrote into the memory of this store.
-    fn import(&self, from: &gix::odb::loose::Store, id: ObjectId) -> Result<(), OpError> {
+    pub(super) fn import(
+        &self,
+        from: &gix::odb::loose::Store,
+        id: ObjectId,
+    ) -> Result<(), OpError> {
         if self.repo.has_object(id) {
             return Ok(());
         }
-        let fault = |error: gix::Error| OpError::repository("cannot read a merged object", &error);
+        let fault =
+            |error: gix::Error| OpError::repository("cannot read an object that git made", &error);
         let mut buffer = Vec::new();
         let Some(object) = from.try_find(&id, &mut buffer).map_err(fault)? else {
             return Err(OpError::new(
                 OpErrorKind::Repository,
-                format!("git merge-tree did not write object {id}"),
+                format!("git did not write object {id}"),
             ));
         };
         let kind = object.kind;
@@ -177,7 +182,7 @@ fn deaf(git: &Git, scratch: &Path, args: &[&str]) -> Command {
 }
 
 /// A path as a line that git reads: quoted as a C string where it would be more than one line.
-fn quoted(path: &Path) -> Vec<u8> {
+pub(super) fn quoted(path: &Path) -> Vec<u8> {
     let bytes = path.as_os_str().as_encoded_bytes();
     if !bytes.contains(&b'\n') {
         return bytes.to_vec();

@@ -20,14 +20,25 @@ impl Store {
         is_always || config.boolean("core.logAllRefUpdates").unwrap_or(has_checkout)
     }
 
-    /// Adds a line to the reflog of a branch, if it has one or is to have one.
+    /// Adds a line to the reflog of a branch, and of the `HEAD` that stands on it and moves with it,
+    /// if they have one or are to have one.
     pub(super) fn log_move(&self, m: &RefMove, committer: &[u8], begins: bool) -> io::Result<()> {
-        let path = self.common_dir.join("logs").join(path_of(&m.name));
+        let log = |path: &Path| self.log_at(path, m, committer, begins);
+        log(&self.common_dir.join("logs").join(path_of(&m.name)))?;
+        match &m.worktree {
+            Some(moved) if moved.checkout.is_on_branch() => {
+                log(&moved.checkout.git_dir.join("logs/HEAD"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn log_at(&self, path: &Path, m: &RefMove, committer: &[u8], begins: bool) -> io::Result<()> {
         if !begins && !path.is_file() {
             return Ok(());
         }
         if path.is_dir() {
-            remove_empty(&path)?;
+            remove_empty(path)?;
         }
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder)?;

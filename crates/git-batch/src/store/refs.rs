@@ -1,5 +1,6 @@
 //! Moves local branches by compare-and-swap, each alone in its success or failure.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -9,15 +10,20 @@ use bstr::{BString, ByteSlice};
 use gix::ObjectId;
 use gix::refs::FullName;
 
+use super::capture::{Checkout, PathUpdate, PreparedIndex};
 use super::packed_refs::{self, PackedRefs};
 use super::ref_locks::{self, RefLocks};
 use super::reflog::remove_empty;
-use super::{Signer, Store, clashes, is_checked_out};
+use super::{Signer, Store, check_not_checked_out, clashes};
 use crate::{OpError, OpErrorKind};
 
 /// How long to wait for somebody who has the lock of one ref, and of all refs together: as long as
 /// git itself waits by default.
 const PATIENCE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
+
+/// How many loose refs are written one by one. More of them go to `packed-refs` together, because
+/// each one by itself costs two calls of `fsync`.
+const MAX_LOOSE: usize = 2;
 
 /// Where a loose ref is written before it takes its place.
 const TEMPORARY: &str = "batchyard/ref";
@@ -31,6 +37,16 @@ pub(crate) struct RefMove {
     pub(crate) new: ObjectId,
     /// The line of the reflog.
     pub(crate) message: BString,
+    /// The work tree that moves with it.
+    pub(crate) worktree: Option<WorktreeMove>,
+}
+
+/// A work tree whose content became the commit that its branch moves to.
+#[derive(Debug, Clone)]
+pub(crate) struct WorktreeMove {
+    pub(crate) checkout: Checkout,
+    /// What its index is to know of that.
+    pub(crate) updates: BTreeMap<BString, PathUpdate>,
 }
 
 /// Whether a branch moved.
@@ -46,7 +62,9 @@ impl Store {
     }
 
     /// Moves all branches and makes them durable. New and packed ones move in one rename of
-    /// `packed-refs`, the others one by one.
+    /// `packed-refs`; so do loose ones if there are many, each as its loose file is removed. The
+    /// index of a work tree that moves with its branch is brought up to date under its lock, so that
+    /// no git can commit there what the branch had before.
     ///
     /// An error names the branches that somebody else moved or locked; then none has moved.
     /// Otherwise there is one result for each, in the order given.
@@ -60,8 +78,13 @@ impl Store {
         let is_loose: Vec<bool> =
             moves.iter().map(|m| self.common_dir.join(path_of(&m.name)).is_file()).collect();
         let all: Vec<&RefMove> = moves.iter().collect();
-        let packed: Vec<&RefMove> =
-            moves.iter().zip(&is_loose).filter(|(_, loose)| !**loose).map(|(m, _)| m).collect();
+        let packs_all = is_loose.iter().filter(|loose| **loose).count() > MAX_LOOSE;
+        let packed: Vec<&RefMove> = moves
+            .iter()
+            .zip(&is_loose)
+            .filter(|(_, loose)| packs_all || !**loose)
+            .map(|(m, _)| m)
+            .collect();
         if !packed.is_empty() {
             locks
                 .take(Path::new(packed_refs::NAME), Instant::now() + PATIENCE.1)
@@ -74,12 +97,11 @@ impl Store {
         let checked_out = self.checked_out();
         each(moves, |m| {
             self.check_unmoved(m, &file).map_err(|error| not_moved(m, &error))?;
-            match checked_out.get(&m.name) {
-                Some(place) => Err(is_checked_out(&m.name, place)),
-                None if m.old.is_none() => self.check_room(m),
-                None => Ok(()),
-            }
+            let own = m.worktree.as_ref().map(|own| own.checkout.git_dir.as_path());
+            check_not_checked_out(&checked_out, &m.name, own)?;
+            if m.old.is_none() { self.check_room(m) } else { Ok(()) }
         })?;
+        let mut indexes = self.prepare_indexes(moves)?;
 
         let new_file = if packed.is_empty() {
             None
@@ -100,9 +122,25 @@ impl Store {
             self.fsyncs += 1 + self.sync_folder(Path::new(packed_refs::NAME));
         }
         let mut results = Vec::with_capacity(moves.len());
+        let mut folders = BTreeSet::new();
         for (m, is_loose) in moves.iter().zip(is_loose) {
-            let written = if is_loose { self.write_loose(m) } else { Ok(()) };
+            let written = match is_loose {
+                true if packs_all => fs::remove_file(self.common_dir.join(path_of(&m.name))),
+                true => self.write_loose(m),
+                false => Ok(()),
+            };
+            if packs_all && is_loose {
+                folders.extend(path_of(&m.name).parent().map(Path::to_owned));
+            }
+            if let (Ok(()), Some(index)) = (&written, indexes.remove(&m.name)) {
+                // The branch has moved. An index that does not follow shows the commit as undone,
+                // but loses nothing.
+                let _ = index.commit();
+            }
             results.push(written.map_err(|error| not_moved(m, &error)));
+        }
+        for folder in folders {
+            self.fsyncs += self.sync_folder(&folder.join("any"));
         }
         drop(locks);
         // The time of the file is too coarse on some file systems to show that it is another.
@@ -113,8 +151,13 @@ impl Store {
     /// Takes the locks of all branches, or names those that cannot be had.
     fn lock(&self, moves: &[RefMove]) -> Result<RefLocks, Faults> {
         let all: Vec<&RefMove> = moves.iter().collect();
-        let files: Vec<PathBuf> =
-            moves.iter().map(|m| path_of(&m.name)).chain([packed_refs::NAME.into()]).collect();
+        let indexes = moves.iter().filter_map(|m| self.index_of(m));
+        let files: Vec<PathBuf> = moves
+            .iter()
+            .map(|m| path_of(&m.name))
+            .chain([packed_refs::NAME.into()])
+            .chain(indexes)
+            .collect();
         let mut locks =
             RefLocks::begin(&self.common_dir, &files).map_err(|error| faults(&all, &error))?;
         let end = Instant::now() + PATIENCE.1;
@@ -126,7 +169,41 @@ impl Store {
                 _ => not_moved(m, &error),
             })
         })?;
+        each(moves, |m| {
+            let Some(index) = self.index_of(m) else { return Ok(()) };
+            let taken = locks.take(&index, end.min(Instant::now() + PATIENCE.0));
+            taken.map_err(|error| {
+                OpError::new(
+                    OpErrorKind::WorktreeBusy,
+                    format!("branch {:?} is not moved: {error}", m.name.shorten()),
+                )
+            })
+        })?;
         Ok(locks)
+    }
+
+    /// The index of the work tree that moves with a branch, below the common directory.
+    fn index_of(&self, m: &RefMove) -> Option<PathBuf> {
+        let git_dir = &m.worktree.as_ref()?.checkout.git_dir;
+        Some(git_dir.strip_prefix(&self.common_dir).ok()?.join("index"))
+    }
+
+    /// Writes the new indexes of all work trees that still stand on the branch that moves.
+    fn prepare_indexes(
+        &self,
+        moves: &[RefMove],
+    ) -> Result<BTreeMap<FullName, PreparedIndex>, Faults> {
+        let state = self.common_dir.join("batchyard");
+        let mut prepared = BTreeMap::new();
+        each(moves, |m| {
+            let Some(WorktreeMove { checkout, updates }) = &m.worktree else { return Ok(()) };
+            if checkout.is_on_branch() {
+                let index = self.prepare_index(checkout, updates, &state)?;
+                prepared.insert(m.name.clone(), index);
+            }
+            Ok(())
+        })?;
+        Ok(prepared)
     }
 
     fn check_unmoved(&self, m: &RefMove, packed: &PackedRefs) -> io::Result<()> {

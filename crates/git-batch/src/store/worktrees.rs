@@ -11,29 +11,39 @@ use super::Store;
 use super::refs::path_of;
 use crate::{OpError, OpErrorKind};
 
+/// The branches that are checked out, each with the places.
+pub(crate) type CheckedOut = BTreeMap<FullName, Vec<Place>>;
+
+/// A work tree that stands on a branch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Place {
+    git_dir: PathBuf,
+    top: PathBuf,
+}
+
 impl Store {
-    /// The branches that a work tree stands on, is rebasing or is bisecting, each with the place.
-    pub(crate) fn checked_out(&self) -> BTreeMap<FullName, PathBuf> {
-        let mut found = BTreeMap::new();
+    /// The branches that a work tree stands on, is rebasing or is bisecting, each with the places.
+    pub(crate) fn checked_out(&self) -> CheckedOut {
+        let mut found = CheckedOut::new();
         let is_bare = self.repo.config_snapshot().boolean("core.bare").unwrap_or(false);
         if !is_bare {
-            let place = self.common_dir.parent().unwrap_or(&self.common_dir);
-            collect(&self.common_dir, place, &mut found);
+            let top = self.common_dir.parent().unwrap_or(&self.common_dir);
+            collect(&self.common_dir, top, &mut found);
         }
         let linked = fs::read_dir(self.common_dir.join("worktrees"));
         for entry in linked.into_iter().flatten().flatten() {
             let git_dir = entry.path();
-            let place = fs::read(git_dir.join("gitdir")).unwrap_or_default();
-            let place = gix::path::from_bstr(place.trim_ascii().as_bstr()).unwrap_or_default();
-            let place = place.parent().unwrap_or(&git_dir).to_owned();
-            collect(&git_dir, &place, &mut found);
+            let named = fs::read(git_dir.join("gitdir")).unwrap_or_default();
+            let named = gix::path::from_bstr(named.trim_ascii().as_bstr()).unwrap_or_default();
+            let top = named.parent().unwrap_or(&git_dir).to_owned();
+            collect(&git_dir, &top, &mut found);
         }
         // Who stands on a symbolic branch stands on the one behind it.
-        for (mut name, place) in found.clone() {
+        for (mut name, places) in found.clone() {
             for _ in 0..MAX_DEPTH {
                 let content = fs::read(self.common_dir.join(path_of(&name))).unwrap_or_default();
                 let Some(target) = symbolic(&content).and_then(full_name) else { break };
-                found.entry(target.clone()).or_insert_with(|| place.clone());
+                found.entry(target.clone()).or_insert_with(|| places.clone());
                 name = target;
             }
         }
@@ -44,20 +54,29 @@ impl Store {
 /// How many symbolic refs git follows in a row.
 const MAX_DEPTH: usize = 5;
 
-/// Refuses to move a branch under somebody's feet.
-pub(crate) fn is_checked_out(name: &FullName, place: &Path) -> OpError {
-    OpError::new(
+/// Refuses to move a branch under somebody's feet; `own` is the git directory of a work tree that
+/// is to move with it.
+pub(crate) fn check_not_checked_out(
+    checked_out: &CheckedOut,
+    name: &FullName,
+    own: Option<&Path>,
+) -> Result<(), OpError> {
+    let places = checked_out.get(name).map_or(&[][..], Vec::as_slice);
+    let Some(place) = places.iter().find(|place| Some(place.git_dir.as_path()) != own) else {
+        return Ok(());
+    };
+    let (name, top) = (name.shorten(), place.top.display());
+    let hint = match own {
+        Some(_) => "switch one of the two work trees to another branch",
+        None => "push it in the same batch to move the remote's branch only",
+    };
+    Err(OpError::new(
         OpErrorKind::CheckedOut,
-        format!(
-            "branch {:?} is checked out at {} and is not moved; push it in the same batch to move \
-             the remote's branch only",
-            name.shorten(),
-            place.display()
-        ),
-    )
+        format!("branch {name:?} is checked out at {top} and is not moved; {hint}"),
+    ))
 }
 
-fn collect(git_dir: &Path, place: &Path, found: &mut BTreeMap<FullName, PathBuf>) {
+fn collect(git_dir: &Path, top: &Path, found: &mut CheckedOut) {
     for file in ["HEAD", "rebase-merge/head-name", "rebase-apply/head-name", "BISECT_START"] {
         let Ok(content) = fs::read(git_dir.join(file)) else { continue };
         let name = match file {
@@ -65,18 +84,19 @@ fn collect(git_dir: &Path, place: &Path, found: &mut BTreeMap<FullName, PathBuf>
             _ => Some(content.trim_ascii()),
         };
         if let Some(name) = name.and_then(full_name) {
-            found.insert(name, place.to_owned());
+            let place = Place { git_dir: git_dir.to_owned(), top: top.to_owned() };
+            found.entry(name).or_default().push(place);
         }
     }
 }
 
 /// The name in a symbolic ref, `None` if it is none. Only ASCII has blanks that no name can hold.
-fn symbolic(content: &[u8]) -> Option<&[u8]> {
+pub(super) fn symbolic(content: &[u8]) -> Option<&[u8]> {
     content.strip_prefix(b"ref:").map(<[u8]>::trim_ascii)
 }
 
 /// The full name of a branch; a bisect notes the short one.
-fn full_name(name: &[u8]) -> Option<FullName> {
+pub(super) fn full_name(name: &[u8]) -> Option<FullName> {
     let full = if name.starts_with(b"refs/") {
         name.as_bstr().to_owned()
     } else {

@@ -211,9 +211,14 @@ pub(crate) fn try_run<A: AsRef<OsStr>>(
 #[track_caller]
 pub(crate) fn landed(report: &Report, id: &str) -> ObjectId {
     match report.get(id) {
-        Some(Outcome::Landed { commit }) => *commit,
+        Some(Outcome::Landed { commit, .. }) => *commit,
         other => panic!("{id:?} did not land: {other:?}"),
     }
+}
+
+/// The outcome of an operation that found all there already.
+pub(crate) fn no_change(commit: ObjectId) -> Outcome {
+    Outcome::NoChange { commit, left_out: Vec::new() }
 }
 
 /// The kind of error of an operation that failed.

@@ -1,0 +1,174 @@
+//! Builds one commit of what a worktree has.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use bstr::{BString, ByteSlice};
+use gix::refs::FullName;
+
+use super::commit::{base_not_ancestor, two_sources};
+use super::{Batch, Built, Pending, PendingKind, Step, branch_name};
+use crate::store::{
+    Captured, Checkout, NewCommit, Request, TreeEdit, WorktreeMove, check_message,
+    check_not_checked_out,
+};
+use crate::{Commit, OpError, OpErrorKind, Outcome, Worktree, guard};
+
+impl Batch<'_, '_> {
+    pub(super) fn capture(&mut self, index: usize, commit: &Commit, from: &Worktree) -> Built {
+        let name = branch_name(&commit.branch)?;
+        let message = check_message(commit.message.as_bstr())?;
+        if !commit.changes.is_empty() {
+            return Err(two_sources(&commit.branch).into());
+        }
+        for path in from.files.iter().flatten() {
+            guard::path::check(path.as_bstr())
+                .map_err(|error| OpError::new(OpErrorKind::InvalidPath, error.to_string()))?;
+        }
+        let (author, committer) = self.session.signer.sign(commit.author.as_ref())?;
+        let checkout = self.session.store.checkout(&from.dir)?;
+        if checkout.branch != name {
+            return Err(other_branch(&checkout, &name).into());
+        }
+        check_not_checked_out(&self.checked_out, &name, Some(&checkout.git_dir))?;
+        self.check_captures_only(&name, &checkout)?;
+
+        let tip = self.branch(&name)?.tip;
+        match (tip, &commit.base) {
+            (_, None) => {}
+            (Some(tip), Some(base)) => {
+                let base_commit = self.named_base(base)?;
+                if !self.session.store.is_ancestor(base_commit, tip)? {
+                    return Err(base_not_ancestor(&commit.branch, base).into());
+                }
+            }
+            (None, Some(base)) => return Err(base_not_ancestor(&commit.branch, base).into()),
+        }
+        let old_tree = match tip {
+            Some(tip) => self.session.store.tree_of(tip)?,
+            None => self.session.store.empty_tree(),
+        };
+        let captured = self.read(&checkout, from, old_tree)?;
+        if captured.changes.is_empty() {
+            return Err(match tip {
+                Some(commit) => Outcome::NoChange { commit, left_out: captured.left_out },
+                None => OpError::new(
+                    OpErrorKind::InvalidChange,
+                    format!("{} has nothing for a first commit", from.dir.display()),
+                )
+                .into(),
+            });
+        }
+        check_deletions(&captured)?;
+        let mut tree = TreeEdit::new(&self.session.store, old_tree)?;
+        let store = &self.session.store;
+        for path in captured.changes.iter().filter(|(_, new)| new.is_none()).map(|(path, _)| path) {
+            tree.remove(store, path.as_bstr())?;
+        }
+        for (path, new) in &captured.changes {
+            if let Some((mode, id)) = new {
+                tree.put(store, path.as_bstr(), *mode, *id)?;
+            }
+        }
+        let new_tree = tree.write(store)?;
+
+        let subject = message.lines().next().unwrap_or_default().as_bstr().to_owned();
+        let id = self.session.store.write_commit(NewCommit {
+            tree: new_tree,
+            parents: tip.into_iter().collect(),
+            author,
+            committer,
+            message,
+        })?;
+        let message: BString = [b"commit: ".as_slice(), &subject].concat().into();
+        let state = self.branch(&name)?;
+        let needs = state.steps.last().map(|step| step.operation).into_iter().collect();
+        state.tip = Some(id);
+        state.steps.push(Step { operation: index, old_tree, new_tree, message });
+        let moved = state
+            .worktree
+            .get_or_insert_with(|| WorktreeMove { checkout, updates: BTreeMap::new() });
+        moved.updates.extend(captured.updates);
+        Ok(Pending {
+            operation: index,
+            branch: name,
+            commit: id,
+            kind: PendingKind::Local,
+            needs,
+            left_out: captured.left_out,
+        })
+    }
+
+    fn read(
+        &mut self,
+        checkout: &Checkout,
+        from: &Worktree,
+        tree: gix::ObjectId,
+    ) -> Result<Captured, OpError> {
+        let wait = self.session.settings.worktree_wait;
+        let end = *self.worktree_end.get_or_insert_with(|| Instant::now() + wait);
+        let git = self.session.git.in_git_dir(&checkout.git_dir);
+        let max_file_bytes = self.session.settings.max_file_bytes;
+        let state = self.session.lock.state_dir();
+        self.session.store.capture(&Request {
+            checkout,
+            files: from.files.as_deref(),
+            tree,
+            max_file_bytes,
+            git: &git,
+            state,
+            end,
+        })
+    }
+
+    /// Refuses to capture on top of a commit that the worktree knows nothing of.
+    fn check_captures_only(&mut self, name: &FullName, checkout: &Checkout) -> Result<(), OpError> {
+        let state = self.branch(name)?;
+        let is_captured = state.worktree.as_ref().is_some_and(|moved| moved.checkout == *checkout);
+        if state.steps.is_empty() || is_captured {
+            return Ok(());
+        }
+        Err(OpError::new(
+            OpErrorKind::CheckedOut,
+            format!(
+                "branch {:?} was changed by another operation of this batch, which the worktree {} \
+                 knows nothing of",
+                name.shorten(),
+                checkout.top.display()
+            ),
+        ))
+    }
+}
+
+/// How many files a commit from a worktree deletes before it is looked at as a mistake.
+const MANY: usize = 20;
+
+/// Refuses a commit that deletes most of what was there: a worktree that was emptied or half
+/// checked out looks like that.
+fn check_deletions(captured: &Captured) -> Result<(), OpError> {
+    let deleted = captured.changes.values().filter(|new| new.is_none()).count();
+    let before = captured.files_before;
+    if deleted < MANY || deleted * 2 <= before {
+        return Ok(());
+    }
+    Err(OpError::new(
+        OpErrorKind::MassDeletion,
+        format!(
+            "the commit would delete {deleted} of {before} files; if that is meant, commit it with \
+             git"
+        ),
+    ))
+}
+
+fn other_branch(checkout: &Checkout, name: &FullName) -> OpError {
+    OpError::new(
+        OpErrorKind::OtherBranch,
+        format!(
+            "{} is on branch {:?}, not on {:?}; a commit from a worktree goes to the branch that \
+             is checked out there",
+            checkout.top.display(),
+            checkout.branch.shorten(),
+            name.shorten()
+        ),
+    )
+}

@@ -1,0 +1,216 @@
+//! Drafts to a segment.
+
+use std::sync::OnceLock;
+
+use crate::column::{Column, Symbols};
+use crate::draft::{Draft, Row, narrow};
+use crate::segment::{NOT_DEAD, Segment};
+use crate::sync::{AtomicU32, AtomicU64};
+use crate::table::{self, Table};
+
+/// Is a segment, and the ids that the drafts removed.
+pub(crate) struct Assembled {
+    pub(crate) segment: Segment,
+    pub(crate) removed: Vec<String>,
+}
+
+/// Builds a segment from drafts in the order of the file: of the lines with one id the last
+/// holds. O(n log n), O(n) if they come in the order of time.
+pub(crate) fn assemble(mut drafts: Vec<Draft>) -> Assembled {
+    drafts.retain(|draft| !draft.rows.is_empty());
+    let rows = Rows::of(&drafts);
+    let (mut by_id, replaced) = last_of_each_id(&rows);
+    let (order, removed) = newest_first(&rows, &replaced);
+    let mut doc_of = vec![u32::MAX; rows.len];
+    for (doc, at) in (0_u32..).zip(&order) {
+        doc_of[*at as usize] = doc;
+    }
+    by_id.renumber(|at| Some(doc_of[at as usize]).filter(|doc| *doc != u32::MAX));
+
+    let count = order.len();
+    let mut places = Vec::with_capacity(count);
+    let (mut ids, mut id_ends) = (String::new(), Vec::with_capacity(count));
+    let (mut times, mut seconds) = (Vec::with_capacity(count), Vec::with_capacity(count));
+    let mut nanos = Vec::with_capacity(count);
+    let mut exact: [Vec<u32>; 4] = std::array::from_fn(|_| Vec::with_capacity(count));
+    let names = Names::of(&drafts);
+    let first_chunks = first_chunks(&drafts);
+    let mut cursor = 0;
+    for at in &order {
+        let (draft, row) = rows.locate(*at, &mut cursor);
+        let Row { times: seen, seconds: second, nanos: nano, mut place, symbols, .. } =
+            drafts[draft].rows[row as usize];
+        place.chunk += first_chunks[draft];
+        places.push(place);
+        ids.push_str(drafts[draft].id(row));
+        id_ends.push(narrow(ids.len()));
+        times.push(seen);
+        seconds.push(second);
+        nanos.push(nano);
+        for (field, (column, symbol)) in exact.iter_mut().zip(symbols).enumerate() {
+            column.push(names.number(draft, field, symbol));
+        }
+    }
+    if nanos.iter().all(|nano| *nano == 0) {
+        nanos = Vec::new();
+    }
+    let mut votes: Vec<_> = (drafts.iter().zip(&rows.starts))
+        .flat_map(|(draft, start)| draft.votes.iter().map(move |(row, votes)| (start + row, votes)))
+        .map(|(at, votes)| (doc_of[at as usize], *votes))
+        .filter(|(doc, _)| *doc != u32::MAX)
+        .collect();
+    votes.sort_unstable_by_key(|(doc, _)| *doc);
+    let mut exact = exact.into_iter();
+    let columns = names.symbols.map(|symbols| {
+        Column::new(symbols, exact.next().expect("there are as many columns as fields"))
+    });
+    let segment = Segment {
+        chunks: drafts.iter().flat_map(|draft| draft.chunks.iter().cloned()).collect(),
+        places: places.into(),
+        ids: ids.into(),
+        id_ends: id_ends.into(),
+        by_id,
+        columns,
+        times: times.into(),
+        seconds: seconds.into(),
+        nanos: nanos.into(),
+        votes: votes.into(),
+        dead: (0..count).map(|_| AtomicU64::new(NOT_DEAD)).collect(),
+        dead_count: AtomicU32::new(0),
+        by_frequency: OnceLock::new(),
+        messages: OnceLock::new(),
+        terms: OnceLock::new(),
+        failures: OnceLock::new(),
+    };
+    Assembled { segment, removed }
+}
+
+/// Numbers the rows of all drafts from 0.
+struct Rows<'a> {
+    drafts: &'a [Draft],
+    starts: Vec<u32>,
+    len: usize,
+}
+
+impl<'a> Rows<'a> {
+    fn of(drafts: &'a [Draft]) -> Self {
+        let mut len = 0;
+        let starts = drafts
+            .iter()
+            .map(|draft| {
+                let start = narrow(len);
+                len += draft.rows.len();
+                start
+            })
+            .collect();
+        assert!(len < table::MAX, "memory ends before 2^32 lessons");
+        Self { drafts, starts, len }
+    }
+
+    /// Returns the draft of a row and the row's number there. Looks where it looked last first.
+    fn locate(&self, at: u32, cursor: &mut usize) -> (usize, u32) {
+        let is_there = |draft: usize| {
+            self.starts[draft] <= at && self.starts.get(draft + 1).is_none_or(|next| at < *next)
+        };
+        if !is_there(*cursor) {
+            *cursor = self.starts.partition_point(|start| *start <= at) - 1;
+        }
+        (*cursor, at - self.starts[*cursor])
+    }
+
+    fn id(&self, at: u32) -> &'a str {
+        let (draft, row) = self.locate(at, &mut 0);
+        self.drafts[draft].id(row)
+    }
+}
+
+/// Returns a table of the last row of each id, and which rows are another.
+fn last_of_each_id(rows: &Rows<'_>) -> (Table, Vec<bool>) {
+    let mut table = Table::with_capacity(rows.len);
+    let mut replaced = vec![false; rows.len];
+    let mut at = 0;
+    for draft in rows.drafts {
+        for (row, found) in (0_u32..).zip(&draft.rows) {
+            let id = draft.id(row);
+            if let Some(old) = table.put(found.hash, at, |old| rows.id(old) == id) {
+                replaced[old as usize] = true;
+            }
+            at += 1;
+        }
+    }
+    (table, replaced)
+}
+
+/// Returns the rows that hold, newest first and then by id; and the ids that were removed.
+fn newest_first(rows: &Rows<'_>, replaced: &[bool]) -> (Vec<u32>, Vec<String>) {
+    let mut removed = Vec::new();
+    let mut keys: Vec<u128> = Vec::with_capacity(rows.len);
+    let mut at = 0;
+    for draft in rows.drafts {
+        for (number, row) in (0_u32..).zip(&draft.rows) {
+            if !replaced[at] {
+                if row.is_tombstone {
+                    removed.push(draft.id(number).to_owned());
+                } else {
+                    keys.push(key(row) | at as u128);
+                }
+            }
+            at += 1;
+        }
+    }
+    // In the order of time already, as most files are, this is one pass.
+    keys.sort_unstable();
+    let number = |key: &u128| u32::try_from(key & u128::from(u32::MAX)).expect("32 bits");
+    let is_same_time = |a: &u128, b: &u128| a >> 32 == b >> 32;
+    for same in keys.chunk_by_mut(is_same_time).filter(|same| same.len() > 1) {
+        same.sort_unstable_by_key(|key| rows.id(number(key)));
+    }
+    (keys.iter().map(number).collect(), removed)
+}
+
+/// Orders rows by time, the newest first; the lowest 32 bits are free.
+fn key(row: &Row) -> u128 {
+    let seconds = row.seconds.cast_unsigned() ^ (1 << 63);
+    let nanos = row.nanos.cast_unsigned() ^ (1 << 31);
+    u128::from(!seconds) << 64 | u128::from(!nanos) << 32
+}
+
+fn first_chunks(drafts: &[Draft]) -> Vec<u32> {
+    let mut next = 0;
+    drafts
+        .iter()
+        .map(|draft| {
+            let first = narrow(next);
+            next += draft.chunks.len();
+            first
+        })
+        .collect()
+}
+
+/// Numbers the texts of all drafts together.
+struct Names {
+    symbols: [Symbols; 4],
+    /// By draft and field, the new number of each old one.
+    numbers: Vec<[Vec<u32>; 4]>,
+}
+
+impl Names {
+    fn of(drafts: &[Draft]) -> Self {
+        let mut symbols: [Symbols; 4] = Default::default();
+        let numbers = drafts
+            .iter()
+            .map(|draft| {
+                let mut all = symbols.iter_mut();
+                draft.symbols.each_ref().map(|old| {
+                    let all = all.next().expect("there are as many fields");
+                    old.texts().iter().map(|text| all.intern(text)).collect()
+                })
+            })
+            .collect();
+        Self { symbols, numbers }
+    }
+
+    fn number(&self, draft: usize, field: usize, symbol: u32) -> u32 {
+        self.numbers[draft][field][symbol as usize]
+    }
+}

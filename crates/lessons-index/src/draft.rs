@@ -1,0 +1,216 @@
+//! Lessons in the order of the file, on their way to a segment.
+
+use std::sync::Arc;
+
+use crate::column::Symbols;
+use crate::hash;
+use crate::lesson::Lesson;
+use crate::record::{Field, Record};
+use crate::segment::Segment;
+use crate::stamp;
+
+/// Is a part of a file that is kept as text.
+pub(crate) type Chunk = Arc<String>;
+
+/// Most bytes of a chunk, and of all chunks of a segment that were read together, so that places
+/// fit in 32 bits.
+pub(crate) const MAX_CHUNK_BYTES: usize = 1 << 30;
+
+/// Chunks from here on are shared by the segments that follow each other.
+const LARGE_CHUNK_BYTES: usize = 4 << 20;
+
+/// Says where the line of a lesson stands.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) chunk: u32,
+    pub(crate) at: u32,
+    pub(crate) len: u32,
+}
+
+/// Counts what was said about a lesson.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Votes {
+    pub(crate) helpful: u64,
+    pub(crate) harmful: u64,
+}
+
+/// Is a lesson without its texts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Row {
+    pub(crate) hash: u64,
+    pub(crate) times: u64,
+    pub(crate) seconds: i64,
+    pub(crate) nanos: i32,
+    pub(crate) place: Place,
+    /// By [`Field`], numbers of the draft's symbols.
+    pub(crate) symbols: [u32; 4],
+    id_end: u32,
+    pub(crate) is_tombstone: bool,
+}
+
+/// Collects lessons; of those with one id the last holds.
+#[derive(Debug, Default)]
+pub(crate) struct Draft {
+    pub(crate) chunks: Vec<Chunk>,
+    pub(crate) rows: Vec<Row>,
+    pub(crate) symbols: [Symbols; 4],
+    pub(crate) votes: Vec<(u32, Votes)>,
+    ids: String,
+}
+
+/// Is what a line says, wherever it comes from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry<'a> {
+    pub(crate) hash: u64,
+    pub(crate) id: &'a str,
+    pub(crate) exact: [&'a str; 4],
+    pub(crate) times: u64,
+    pub(crate) seconds: i64,
+    pub(crate) nanos: i32,
+    pub(crate) votes: Votes,
+    pub(crate) is_tombstone: bool,
+}
+
+impl<'a> Entry<'a> {
+    pub(crate) fn of_record(record: &'a Record<'_>) -> Self {
+        let (seconds, nanos) = stamp::parts(record.last_seen);
+        Self {
+            hash: hash::of(&record.id),
+            id: &record.id,
+            exact: record.exact.each_ref().map(|text| &**text),
+            times: record.times_seen,
+            seconds,
+            nanos,
+            votes: Votes { helpful: record.helpful, harmful: record.harmful },
+            is_tombstone: record.is_tombstone,
+        }
+    }
+
+    pub(crate) fn of_lesson(lesson: &'a Lesson) -> Self {
+        let (seconds, nanos) = stamp::parts(lesson.last_seen);
+        Self {
+            hash: hash::of(&lesson.id),
+            id: &lesson.id,
+            exact: Field::ALL.map(|field| lesson.exact(field)),
+            times: lesson.times_seen,
+            seconds,
+            nanos,
+            votes: Votes { helpful: lesson.helpful, harmful: lesson.harmful },
+            is_tombstone: lesson.is_tombstone(),
+        }
+    }
+}
+
+impl Draft {
+    pub(crate) fn push(&mut self, entry: Entry<'_>, place: Place) {
+        if entry.votes != Votes::default() {
+            self.votes.push((narrow(self.rows.len()), entry.votes));
+        }
+        self.ids.push_str(entry.id);
+        let mut symbols = [0; 4];
+        for ((number, symbols), text) in symbols.iter_mut().zip(&mut self.symbols).zip(entry.exact)
+        {
+            *number = symbols.intern(text);
+        }
+        self.rows.push(Row {
+            hash: entry.hash,
+            times: entry.times,
+            seconds: entry.seconds,
+            nanos: entry.nanos,
+            place,
+            symbols,
+            id_end: narrow(self.ids.len()),
+            is_tombstone: entry.is_tombstone,
+        });
+    }
+
+    /// Says where the line of the last lesson begins in the chunk.
+    pub(crate) fn set_last_place(&mut self, at: u32) {
+        if let Some(row) = self.rows.last_mut() {
+            row.place.at = at;
+        }
+    }
+
+    /// Returns a draft of lessons that are in memory; their lines are copied.
+    pub(crate) fn of_lessons(lessons: impl IntoIterator<Item = Arc<Lesson>>) -> Vec<Self> {
+        let mut drafts = Copies::default();
+        for lesson in lessons {
+            drafts.push(Entry::of_lesson(&lesson), lesson.raw());
+        }
+        drafts.finish()
+    }
+
+    /// Takes the visible lessons of a segment. The lines stay where they are if most of their
+    /// chunk is in use and it is large; others are copied, so that a chunk of the dead can go.
+    pub(crate) fn of_segment(segment: &Segment, seq: u64) -> Vec<Self> {
+        let mut kept = Self::default();
+        // Where a chunk that is kept has gone.
+        let chunks: Vec<Option<u32>> = segment
+            .chunks()
+            .iter()
+            .zip(segment.chunk_use(seq))
+            .map(|(chunk, used)| {
+                let is_kept = chunk.len() >= LARGE_CHUNK_BYTES && used >= chunk.len() / 2;
+                is_kept.then(|| {
+                    kept.chunks.push(Chunk::clone(chunk));
+                    narrow(kept.chunks.len() - 1)
+                })
+            })
+            .collect();
+        let mut copies = Copies::default();
+        for doc in (0..segment.len()).filter(|doc| segment.is_visible(*doc, seq)) {
+            let (entry, place) = (segment.entry(doc), segment.place(doc));
+            match chunks[place.chunk as usize] {
+                Some(chunk) => kept.push(entry, Place { chunk, ..place }),
+                None => copies.push(entry, segment.raw(doc)),
+            }
+        }
+        let mut drafts = copies.finish();
+        drafts.push(kept);
+        drafts
+    }
+
+    pub(crate) fn id(&self, row: u32) -> &str {
+        let row = row as usize;
+        let start = if row == 0 { 0 } else { self.rows[row - 1].id_end };
+        &self.ids[start as usize..self.rows[row].id_end as usize]
+    }
+}
+
+/// Copies lines into chunks of bounded size.
+#[derive(Default)]
+struct Copies {
+    done: Vec<Draft>,
+    draft: Draft,
+    text: String,
+}
+
+impl Copies {
+    fn push(&mut self, entry: Entry<'_>, raw: &str) {
+        if self.text.len() + raw.len() > MAX_CHUNK_BYTES && !self.text.is_empty() {
+            self.seal();
+        }
+        let place = Place { chunk: 0, at: narrow(self.text.len()), len: narrow(raw.len()) };
+        self.text.push_str(raw);
+        self.draft.push(entry, place);
+    }
+
+    fn seal(&mut self) {
+        let mut draft = std::mem::take(&mut self.draft);
+        let mut text = std::mem::take(&mut self.text);
+        text.shrink_to_fit();
+        draft.chunks.push(Chunk::new(text));
+        self.done.push(draft);
+    }
+
+    fn finish(mut self) -> Vec<Draft> {
+        if !self.draft.rows.is_empty() {
+            self.seal();
+        }
+        self.done
+    }
+}
+
+pub(crate) fn narrow(number: usize) -> u32 {
+    u32::try_from(number).expect("parts are kept below 2^32 bytes")
+}

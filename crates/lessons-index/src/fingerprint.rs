@@ -1,0 +1,86 @@
+use std::collections::HashMap;
+use std::fmt;
+
+use crate::hash::Hasher;
+use crate::lesson::Lesson;
+use crate::mask::mask_into;
+use crate::record::{Field, Record};
+use crate::segment::Segment;
+
+/// Names a failure, whatever file, line, number or name it speaks of.
+///
+/// It is made of the scope, the type and the message with its changing parts masked out: paths,
+/// numbers, hashes, quoted and qualified names. Codes such as `E0308` stay. The same on every
+/// machine and in every version.
+///
+/// ```
+/// use lessons_index::Fingerprint;
+///
+/// let one = Fingerprint::of("", "build", "src/a.rs:10: cannot find value `x` (E0425)");
+/// let two = Fingerprint::of("", "build", "src/b.rs:99: cannot find value `y` (E0425)");
+/// let other = Fingerprint::of("", "build", "src/b.rs:99: cannot find value `y` (E0308)");
+/// assert_eq!(one, two);
+/// assert_ne!(one, other);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Fingerprint(u128);
+
+impl Fingerprint {
+    /// Makes the fingerprint of a failure.
+    pub fn of(scope: &str, failure_type: &str, failure_msg: &str) -> Self {
+        let mut text = String::with_capacity(scope.len() + failure_type.len() + failure_msg.len());
+        text.push_str(scope);
+        text.push('\0');
+        text.push_str(failure_type);
+        text.push('\0');
+        mask_into(failure_msg, &mut text);
+        let hash = blake3::derive_key("lessons-index 2026-01 fingerprint", text.as_bytes());
+        Self(hash[..16].iter().fold(0, |bits, byte| bits << 8 | u128::from(*byte)))
+    }
+
+    pub(crate) fn of_lesson(lesson: &Lesson) -> Self {
+        Self::of(&lesson.scope, &lesson.failure_type, &lesson.failure_msg)
+    }
+
+    pub(crate) fn of_record(record: &Record<'_>) -> Self {
+        let failure_type = &record.exact[Field::FailureType as usize];
+        Self::of(&record.scope, failure_type, &record.failure_msg)
+    }
+}
+
+/// Writes 32 hexadecimal digits.
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+/// Finds the lessons of a segment by fingerprint.
+#[derive(Debug)]
+pub(crate) struct Failures {
+    newest: HashMap<Fingerprint, u32, Hasher>,
+    /// The next older lesson with the same fingerprint, or the lesson itself.
+    older: Box<[u32]>,
+}
+
+impl Failures {
+    pub(crate) fn of(segment: &Segment) -> Self {
+        let mut newest = HashMap::default();
+        let mut older: Box<[u32]> = (0..segment.len()).collect();
+        for doc in (0..segment.len()).rev() {
+            let record = segment.record(doc);
+            if let Some(before) = newest.insert(Fingerprint::of_record(&record), doc) {
+                older[doc as usize] = before;
+            }
+        }
+        Self { newest, older }
+    }
+
+    /// Returns the lessons with a fingerprint, newest first.
+    pub(crate) fn of_kind(&self, kind: Fingerprint) -> impl Iterator<Item = u32> {
+        std::iter::successors(self.newest.get(&kind).copied(), |doc| {
+            let older = self.older[*doc as usize];
+            (older != *doc).then_some(older)
+        })
+    }
+}

@@ -1,0 +1,18 @@
+//! The hash of the tables in memory. It differs from process to process and is never stored.
+
+use std::hash::BuildHasher;
+use std::sync::LazyLock;
+
+pub(crate) type Hasher = foldhash::fast::RandomState;
+
+static STATE: LazyLock<Hasher> = LazyLock::new(Hasher::default);
+
+/// Hashes an id; the same all over the process, so that it can be handed from part to part.
+pub(crate) fn of(text: &str) -> u64 {
+    STATE.hash_one(text)
+}
+
+/// Hashes a word of a text.
+pub(crate) fn of_word(word: &[u8]) -> u64 {
+    STATE.hash_one(word)
+}

@@ -1,0 +1,169 @@
+//! What a writer is asked to do, and what comes of it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::error::InvalidLesson;
+use crate::failure::Failure;
+use crate::fingerprint::Fingerprint;
+use crate::lesson::Lesson;
+use crate::members;
+use crate::state::State;
+
+/// Says what somebody thinks of a lesson.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Feedback {
+    /// It helped.
+    Helpful,
+    /// It did harm.
+    Harmful,
+}
+
+/// Is a change to the file.
+#[derive(Debug)]
+pub(crate) enum Op {
+    Put(Arc<Lesson>),
+    Record(Box<Failure>),
+    Vote { id: String, feedback: Feedback },
+    Forget { id: String },
+}
+
+/// Is the lesson that is in the file now; `None` if there is none with the id.
+pub(crate) type Outcome = Result<Option<Arc<Lesson>>, InvalidLesson>;
+
+impl Op {
+    pub(crate) fn bytes(&self) -> u64 {
+        let bytes = match self {
+            Self::Put(lesson) => lesson.raw().len(),
+            Self::Record(failure) => failure.bytes(),
+            Self::Vote { id, .. } | Self::Forget { id } => id.len() + 1024,
+        };
+        bytes as u64 + 1
+    }
+
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Self::Put(lesson) => lesson.id.clone(),
+            Self::Record(failure) => format!("fp-{}", failure.fingerprint()),
+            Self::Vote { id, .. } | Self::Forget { id } => id.clone(),
+        }
+    }
+}
+
+/// Returns what comes of each change, and the lessons to append for that, in order.
+pub(crate) fn carry_out(
+    ops: &[Op],
+    state: &State,
+    max_line_bytes: usize,
+) -> (Vec<Outcome>, Vec<Arc<Lesson>>) {
+    let needs_kinds = ops.iter().any(|op| matches!(op, Op::Record(_)));
+    let is_plain = ops.iter().all(|op| matches!(op, Op::Put(_)));
+    let mut batch = Batch {
+        state,
+        max_line_bytes,
+        now: Timestamp::now(),
+        needs_kinds,
+        is_plain,
+        by_id: HashMap::new(),
+        by_kind: HashMap::new(),
+        lessons: Vec::with_capacity(ops.len()),
+    };
+    let outcomes = ops.iter().map(|op| batch.one(op)).collect();
+    (outcomes, batch.lessons)
+}
+
+/// Is the state with the changes of a batch so far.
+struct Batch<'a> {
+    state: &'a State,
+    max_line_bytes: usize,
+    now: Timestamp,
+    /// Whether a change looks for a fingerprint, and whether none looks for anything.
+    needs_kinds: bool,
+    is_plain: bool,
+    by_id: HashMap<String, Option<Arc<Lesson>>>,
+    by_kind: HashMap<Fingerprint, String>,
+    lessons: Vec<Arc<Lesson>>,
+}
+
+impl Batch<'_> {
+    fn one(&mut self, op: &Op) -> Outcome {
+        match op {
+            Op::Put(lesson) => Ok(Some(self.put(Arc::clone(lesson)))),
+            Op::Record(failure) => self.record(failure).map(Some),
+            Op::Vote { id, feedback } => {
+                let Some(known) = self.get(id) else { return Ok(None) };
+                let mut lesson = (*known).clone();
+                let votes = match feedback {
+                    Feedback::Helpful => &mut lesson.helpful,
+                    Feedback::Harmful => &mut lesson.harmful,
+                };
+                *votes = votes.saturating_add(1);
+                self.store(lesson).map(Some)
+            }
+            Op::Forget { id } => {
+                let Some(known) = self.get(id) else { return Ok(None) };
+                let (id, now) = (members::quote(id), members::quote(&self.now.to_string()));
+                let line = format!("{{\"id\":{id},\"deleted_at\":{now}}}");
+                let tombstone = Lesson::parse_line(&line)
+                    .map_err(|source| InvalidLesson::Unreadable { id: known.id.clone(), source })?;
+                self.put(Arc::new(tombstone));
+                Ok(Some(known))
+            }
+        }
+    }
+
+    fn record(&mut self, failure: &Failure) -> Result<Arc<Lesson>, InvalidLesson> {
+        let kind = failure.fingerprint();
+        if let Some(known) = self.get_kind(kind) {
+            let mut lesson = (*known).clone();
+            failure.again(&mut lesson, self.now);
+            return self.store(lesson);
+        }
+        let mut id = format!("fp-{kind}");
+        // A lesson of this id whose message was changed is another by now.
+        let mut number = 1;
+        while self.get(&id).is_some() {
+            number += 1;
+            id = format!("fp-{kind}-{number}");
+        }
+        self.store(failure.first(id, self.now)?)
+    }
+
+    fn get(&self, id: &str) -> Option<Arc<Lesson>> {
+        match self.by_id.get(id) {
+            Some(changed) => changed.clone(),
+            None => self.state.find(id).map(|lesson| lesson.to_lesson()),
+        }
+    }
+
+    fn get_kind(&self, kind: Fingerprint) -> Option<Arc<Lesson>> {
+        if let Some(id) = self.by_kind.get(&kind)
+            && let Some(lesson) = self.get(id).filter(|l| Fingerprint::of_lesson(l) == kind)
+        {
+            return Some(lesson);
+        }
+        let known = self.state.find_kind(kind)?;
+        let is_changed = self.by_id.contains_key(known.id());
+        (!is_changed).then(|| known.to_lesson())
+    }
+
+    fn store(&mut self, lesson: Lesson) -> Result<Arc<Lesson>, InvalidLesson> {
+        let stored = lesson.stored(self.max_line_bytes)?;
+        Ok(self.put(Arc::new(stored)))
+    }
+
+    fn put(&mut self, lesson: Arc<Lesson>) -> Arc<Lesson> {
+        if !self.is_plain {
+            let alive = (!lesson.is_tombstone()).then(|| Arc::clone(&lesson));
+            self.by_id.insert(lesson.id.clone(), alive);
+        }
+        if self.needs_kinds && !lesson.is_tombstone() {
+            self.by_kind.insert(Fingerprint::of_lesson(&lesson), lesson.id.clone());
+        }
+        self.lessons.push(Arc::clone(&lesson));
+        lesson
+    }
+}

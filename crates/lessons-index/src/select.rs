@@ -1,0 +1,309 @@
+//! How a query finds its lessons.
+
+use std::iter::Peekable;
+use std::ops::{Bound, Range};
+
+use memchr::memmem::Finder;
+use serde_json::Value;
+
+use crate::cursor::Cursor;
+use crate::fold;
+use crate::order::Sort;
+use crate::record::Field;
+use crate::segment::Segment;
+use crate::stamp;
+use crate::state::State;
+use crate::view::LessonRef;
+
+type Parts = (i64, i32);
+
+/// Lists that are shorter than this part of a segment are looked through message by message,
+/// rather than have all messages folded for one query.
+const SHORT: usize = 16;
+
+/// Is what a query asks for.
+#[derive(Clone)]
+pub(crate) struct Selection<'s> {
+    pub(crate) state: &'s State,
+    /// By [`Field`]: the values of which a lesson must have one.
+    pub(crate) exact: [Option<Vec<String>>; 4],
+    pub(crate) needle: Option<Finder<'static>>,
+    pub(crate) metadata: Vec<(String, Value)>,
+    pub(crate) min_times: u64,
+    pub(crate) since: Bound<Parts>,
+    pub(crate) until: Bound<Parts>,
+    pub(crate) sort: Sort,
+    pub(crate) after: Option<Cursor>,
+}
+
+/// Merges the results of all parts of a state.
+#[derive(Default)]
+pub(crate) struct Selected<'s> {
+    sort: Sort,
+    parts: Vec<Peekable<Box<dyn Iterator<Item = LessonRef<'s>> + 's>>>,
+}
+
+impl<'s> Iterator for Selected<'s> {
+    type Item = LessonRef<'s>;
+
+    fn next(&mut self) -> Option<LessonRef<'s>> {
+        if let [one] = &mut self.parts[..] {
+            return one.next();
+        }
+        let heads = self.parts.iter_mut().enumerate().filter_map(|(at, p)| Some((*p.peek()?, at)));
+        let (_, first) = heads.min_by(|(a, _), (b, _)| self.sort.compare(a, b))?;
+        self.parts[first].next()
+    }
+}
+
+impl<'s> Selection<'s> {
+    pub(crate) fn new(state: &'s State) -> Self {
+        Self {
+            state,
+            exact: Default::default(),
+            needle: None,
+            metadata: Vec::new(),
+            min_times: 0,
+            since: Bound::Unbounded,
+            until: Bound::Unbounded,
+            sort: Sort::default(),
+            after: None,
+        }
+    }
+
+    /// Returns the selected lessons in order; only the first `limit` are asked for.
+    pub(crate) fn ordered(&self, limit: usize) -> Selected<'s> {
+        match self.sort {
+            Sort::Recent => {
+                self.merged(|segment| Box::new(self.clone().docs(segment, self.range(segment))))
+            }
+            Sort::Frequent if self.is_unconditional() => {
+                let state = self.state;
+                self.merged(|segment| {
+                    let docs = segment.by_frequency().iter().copied();
+                    Box::new(docs.filter(|doc| segment.is_visible(*doc, state.seq)))
+                })
+            }
+            Sort::Frequent | Sort::Oldest | Sort::Id => self.sorted(limit),
+        }
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        if self.is_unconditional() {
+            return self.state.alive;
+        }
+        let in_segments = self.state.segments.iter().map(|segment| {
+            let range = self.time_range(segment);
+            self.clone().docs(segment, range).count()
+        });
+        in_segments.sum::<usize>() + self.slots().count()
+    }
+
+    /// Returns whether every lesson is selected.
+    pub(crate) fn is_unconditional(&self) -> bool {
+        self.exact.iter().all(Option::is_none)
+            && self.needle.is_none()
+            && self.metadata.is_empty()
+            && self.min_times == 0
+            && !self.has_range()
+    }
+
+    /// Merges what `docs` returns of each segment, which must be in order, with the pages.
+    fn merged(
+        &self,
+        docs: impl Fn(&'s Segment) -> Box<dyn Iterator<Item = u32> + 's>,
+    ) -> Selected<'s> {
+        type Part<'s> = Box<dyn Iterator<Item = LessonRef<'s>> + 's>;
+        let mut slots: Vec<LessonRef<'s>> = self.slots().filter(|l| self.is_behind(l)).collect();
+        slots.sort_unstable_by(|a, b| self.sort.compare(a, b));
+        let mut parts = Vec::with_capacity(self.state.segments.len() + 1);
+        for segment in &self.state.segments {
+            let after = self.after.clone();
+            let found = docs(segment).map(|doc| LessonRef::doc(segment, doc));
+            let part: Part<'s> = match after {
+                None => Box::new(found),
+                Some(after) => Box::new(found.filter(move |lesson| after.is_before(lesson))),
+            };
+            parts.push(part.peekable());
+        }
+        if !slots.is_empty() {
+            let part: Part<'s> = Box::new(slots.into_iter());
+            parts.push(part.peekable());
+        }
+        Selected { sort: self.sort, parts }
+    }
+
+    fn sorted(&self, limit: usize) -> Selected<'s> {
+        let compare = |a: &LessonRef<'_>, b: &LessonRef<'_>| self.sort.compare(a, b);
+        let mut found: Vec<LessonRef<'s>> = self.slots().collect();
+        for segment in &self.state.segments {
+            let docs = self.clone().docs(segment, self.time_range(segment));
+            found.extend(docs.map(|doc| LessonRef::doc(segment, doc)));
+        }
+        found.retain(|lesson| self.is_behind(lesson));
+        if limit < found.len() {
+            found.select_nth_unstable_by(limit, compare);
+            found.truncate(limit);
+        }
+        found.sort_unstable_by(compare);
+        let part: Box<dyn Iterator<Item = LessonRef<'s>>> = Box::new(found.into_iter());
+        Selected { sort: self.sort, parts: vec![part.peekable()] }
+    }
+
+    fn is_behind(&self, lesson: &LessonRef<'_>) -> bool {
+        self.after.as_ref().is_none_or(|after| after.is_before(lesson))
+    }
+
+    /// Returns the selected lessons of the pages.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = LessonRef<'s>> {
+        self.state.slots().filter(|slot| self.wants(slot)).map(LessonRef::slot)
+    }
+
+    fn wants(&self, slot: &crate::tail::Slot) -> bool {
+        let lesson = LessonRef::slot(slot);
+        let is_one_of = |(field, values): (Field, &Option<Vec<String>>)| {
+            let text = lesson.exact(field);
+            values.as_ref().is_none_or(|values| values.iter().any(|value| value == text))
+        };
+        lesson.times_seen() >= self.min_times
+            && Field::ALL.into_iter().zip(&self.exact).all(is_one_of)
+            && self.is_in_range(lesson.time_parts())
+            && self.needle.as_ref().is_none_or(|needle| needle.find(slot.folded()).is_some())
+            && has_metadata(&self.metadata, &lesson)
+    }
+
+    /// Returns the selected lessons of a segment among those of a range, newest first.
+    pub(crate) fn docs(
+        self,
+        segment: &'s Segment,
+        range: Range<u32>,
+    ) -> Box<dyn Iterator<Item = u32> + 's> {
+        let Self { state, exact, needle, metadata, min_times, .. } = self;
+        let mut lists = Vec::new();
+        for (field, values) in Field::ALL.into_iter().zip(exact) {
+            let Some(values) = values else { continue };
+            let column = segment.column(field);
+            let mut symbols: Vec<u32> = values.iter().filter_map(|v| column.symbol(v)).collect();
+            symbols.sort_unstable();
+            symbols.dedup();
+            let len: usize = symbols.iter().map(|symbol| column.list(*symbol).len()).sum();
+            lists.push((len, column, symbols));
+        }
+        lists.sort_by_key(|(len, ..)| *len);
+        let mut rest = lists.into_iter();
+        let Some((len, column, symbols)) = rest.next() else {
+            let keeps = keeps(segment, state.seq, min_times, metadata);
+            return match needle {
+                Some(needle) => Box::new(segment.messages().search(range, needle).filter(keeps)),
+                None => Box::new(range.filter(keeps)),
+            };
+        };
+        let others: Vec<_> = rest.map(|(_, column, symbols)| (column, symbols)).collect();
+        let is_short = len <= segment.len() as usize / SHORT;
+        let keeps = keeps(segment, state.seq, min_times, metadata);
+        let is_selected = move |doc: &u32| {
+            others.iter().all(|(column, symbols)| match symbols[..] {
+                [symbol] => column.symbol_of(*doc) == symbol,
+                _ => symbols.binary_search(&column.symbol_of(*doc)).is_ok(),
+            }) && needle.as_ref().is_none_or(|needle| has_text(segment, *doc, needle, is_short))
+        };
+        let within = |list: &'s [u32]| {
+            let from = list.partition_point(|doc| *doc < range.start);
+            let to = list.partition_point(|doc| *doc < range.end);
+            &list[from..to.max(from)]
+        };
+        if let [symbol] = symbols[..] {
+            let docs = within(column.list(symbol)).iter().copied();
+            return Box::new(docs.filter(is_selected).filter(keeps));
+        }
+        let lists = symbols.iter().map(|symbol| within(column.list(*symbol))).collect();
+        Box::new(Union { lists }.filter(is_selected).filter(keeps))
+    }
+
+    fn has_range(&self) -> bool {
+        (self.since, self.until) != (Bound::Unbounded, Bound::Unbounded)
+    }
+
+    fn is_in_range(&self, time: Parts) -> bool {
+        !self.has_range()
+            || (time != stamp::parts(None) && !self.is_after(time) && !self.is_before(time))
+    }
+
+    /// Returns the lessons of a segment within the range of time.
+    pub(crate) fn time_range(&self, segment: &Segment) -> Range<u32> {
+        if !self.has_range() {
+            return 0..segment.len();
+        }
+        segment.time_range(|time| self.is_after(time), |time| self.is_before(time))
+    }
+
+    /// Returns that range without what is certainly before the cursor.
+    fn range(&self, segment: &Segment) -> Range<u32> {
+        let range = self.time_range(segment);
+        let Some(after) = &self.after else { return range };
+        let start = segment.first(|time| time <= after.time_parts()).max(range.start);
+        start..range.end.max(start)
+    }
+
+    fn is_after(&self, time: Parts) -> bool {
+        match self.until {
+            Bound::Included(until) => time > until,
+            Bound::Excluded(until) => time >= until,
+            Bound::Unbounded => false,
+        }
+    }
+
+    fn is_before(&self, time: Parts) -> bool {
+        match self.since {
+            Bound::Included(since) => time < since,
+            Bound::Excluded(since) => time <= since,
+            Bound::Unbounded => false,
+        }
+    }
+}
+
+/// Returns the conditions that are checked last.
+fn keeps(
+    segment: &Segment,
+    seq: u64,
+    min_times: u64,
+    metadata: Vec<(String, Value)>,
+) -> impl Fn(&u32) -> bool {
+    let is_whole = segment.is_whole();
+    move |doc| {
+        (is_whole || segment.is_visible(*doc, seq))
+            && (min_times == 0 || segment.times(*doc) >= min_times)
+            && has_metadata(&metadata, &LessonRef::doc(segment, *doc))
+    }
+}
+
+fn has_metadata(wanted: &[(String, Value)], lesson: &LessonRef<'_>) -> bool {
+    if wanted.is_empty() {
+        return true;
+    }
+    let metadata = lesson.to_lesson().metadata();
+    wanted.iter().all(|(key, value)| metadata.get(key) == Some(value))
+}
+
+fn has_text(segment: &Segment, doc: u32, needle: &Finder<'_>, is_short: bool) -> bool {
+    if is_short && segment.messages.get().is_none() {
+        return needle.find(&fold::fold(&segment.record(doc).failure_msg)).is_some();
+    }
+    segment.messages().contains(doc, needle)
+}
+
+/// Merges lists that have no lesson in common.
+struct Union<'s> {
+    lists: Vec<&'s [u32]>,
+}
+
+impl Iterator for Union<'_> {
+    type Item = u32;
+
+    fn next(&mut self) -> Option<u32> {
+        let first = self.lists.iter_mut().filter(|list| !list.is_empty()).min_by_key(|l| l[0])?;
+        let (doc, rest) = first.split_first()?;
+        *first = rest;
+        Some(*doc)
+    }
+}

@@ -1,0 +1,127 @@
+//! Which blocks of messages can hold a text: a bit for each block and each group of trigrams.
+
+use std::ops::Range;
+
+use crate::draft::narrow;
+use crate::messages::{Messages, Runs};
+
+/// Lessons whose messages share a bit.
+const BLOCK: usize = 16;
+
+/// Lessons of one word of bits.
+const GROUP: usize = BLOCK * 64;
+
+/// Trigrams fall into so many groups by their hash, each of which is a row of bits.
+const ROWS_BITS: u32 = 13;
+const ROWS: usize = 1 << ROWS_BITS;
+
+/// Words of a row that are filled together, so that they share a line of the cache.
+const TILE: usize = 8;
+
+/// More trigrams of a needle hardly say more.
+const MAX_TRIGRAMS: usize = 24;
+
+/// Is a matrix of bits: a row for each hash of a trigram, a column for each block of lessons.
+///
+/// A message holds a text only if the bits of all its trigrams are set in its block. No bit that
+/// should be set is missing, so nothing is ever lost; a set bit is a reason to look. Memory: 64
+/// bytes a lesson.
+#[derive(Debug)]
+pub(crate) struct Signature {
+    bits: Box<[u64]>,
+    /// Words of a row.
+    width: usize,
+}
+
+impl Signature {
+    pub(crate) fn of(messages: &Messages) -> Self {
+        let width = messages.len().div_ceil(GROUP);
+        let mut bits = vec![0_u64; ROWS * width];
+        let mut tile = vec![[0_u64; TILE]; ROWS];
+        for first in (0..width).step_by(TILE) {
+            let docs = first * GROUP..((first + TILE) * GROUP).min(messages.len());
+            for doc in docs {
+                let word = doc / GROUP - first;
+                let bit = 1 << (doc % GROUP / BLOCK);
+                for trigram in messages.get(doc).windows(3) {
+                    tile[row(trigram)][word] |= bit;
+                }
+            }
+            let used = TILE.min(width - first);
+            for (row, words) in tile.iter_mut().enumerate() {
+                let at = row * width + first;
+                bits[at..at + used].copy_from_slice(&words[..used]);
+                *words = [0; TILE];
+            }
+        }
+        Self { bits: bits.into(), width }
+    }
+
+    /// Returns the ranges of `docs` in which the text may be.
+    pub(crate) fn runs(&self, docs: Range<u32>, needle: &[u8]) -> Runs<'_> {
+        let mut rows: Vec<usize> = needle.windows(3).map(row).collect();
+        rows.sort_unstable();
+        rows.dedup();
+        if rows.is_empty() || docs.is_empty() {
+            return Runs::One(Some(docs));
+        }
+        rows.truncate(MAX_TRIGRAMS);
+        let group = docs.start as usize / GROUP;
+        Runs::Many(Candidates { signature: self, rows, docs, group, blocks: None })
+    }
+}
+
+fn row(trigram: &[u8]) -> usize {
+    let [a, b, c] = [trigram[0], trigram[1], trigram[2]].map(u32::from);
+    let hash = (a | b << 8 | c << 16).wrapping_mul(0x9E37_79B1);
+    (hash >> (32 - ROWS_BITS)) as usize
+}
+
+/// Walks over the blocks that may hold a text, neighbours in one range.
+pub(crate) struct Candidates<'a> {
+    signature: &'a Signature,
+    rows: Vec<usize>,
+    docs: Range<u32>,
+    /// The group in hand, and its blocks that are left.
+    group: usize,
+    blocks: Option<u64>,
+}
+
+impl Candidates<'_> {
+    fn blocks_of_group(&self) -> u64 {
+        let Signature { bits, width } = self.signature;
+        self.rows.iter().fold(u64::MAX, |blocks, row| blocks & bits[row * width + self.group])
+    }
+}
+
+impl Iterator for Candidates<'_> {
+    type Item = Range<u32>;
+
+    fn next(&mut self) -> Option<Range<u32>> {
+        loop {
+            let first_doc = self.group * GROUP;
+            if first_doc >= self.docs.end as usize {
+                return None;
+            }
+            let blocks = match self.blocks {
+                Some(blocks) => blocks,
+                None => self.blocks_of_group(),
+            };
+            if blocks == 0 {
+                self.group += 1;
+                self.blocks = None;
+                continue;
+            }
+            let start = blocks.trailing_zeros();
+            let len = (blocks >> start).trailing_ones();
+            let taken = u64::MAX.checked_shl(start + len).unwrap_or(0);
+            self.blocks = Some(blocks & taken);
+            let run = first_doc + start as usize * BLOCK;
+            let run = narrow(run)..narrow(run + len as usize * BLOCK);
+            let run = run.start.max(self.docs.start)..run.end.min(self.docs.end);
+            if run.start < run.end {
+                return Some(run);
+            }
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Publishing, and putting what was published in order meanwhile.
+
+use std::sync::Arc;
+
+use crate::assemble::assemble;
+use crate::draft::{Draft, MAX_CHUNK_BYTES};
+use crate::segment::Segment;
+use crate::state::{Change, State};
+use crate::sync::{Mutex, Swap, lock};
+use crate::tail::{PAGE, Page};
+
+/// Is the one place that readers look at and the writer changes.
+///
+/// The writer appends to the last page and marks what it replaces; both are seen by nobody until
+/// the next state is stored. Full pages and small segments are put into one segment beside that.
+/// What ends meanwhile is noted, and marked in the new segment before it takes its place.
+#[derive(Default)]
+pub(crate) struct Store {
+    current: Swap<State>,
+    work: Mutex<Work>,
+}
+
+/// Is held by who changes the current state, for as long as that takes.
+#[derive(Default)]
+struct Work {
+    /// Changes when all is replaced.
+    epoch: u64,
+    is_merging: bool,
+    /// What ended since the merge began: hash, id, and the first snapshot without it.
+    ended: Vec<(u64, Box<str>, u64)>,
+}
+
+/// Is what is put into one segment.
+struct Merge {
+    epoch: u64,
+    seq: u64,
+    pages: Vec<Arc<Page>>,
+    segments: Vec<Arc<Segment>>,
+    is_warm: bool,
+}
+
+impl Store {
+    pub(crate) fn current(&self) -> Arc<State> {
+        self.current.load()
+    }
+
+    /// Makes a change visible. Returns whether there is something to merge and nobody at it: the
+    /// caller then has to see to it that [`merge`](Self::merge) is called.
+    pub(crate) fn publish(&self, change: Change) -> bool {
+        let mut work = lock(&self.work);
+        let is_fresh = change.fresh.is_some();
+        let is_merging = work.is_merging && !is_fresh;
+        let ended = &mut work.ended;
+        let mut note = |hash: u64, id: &str, seq: u64| {
+            if is_merging {
+                ended.push((hash, id.into(), seq));
+            }
+        };
+        let next = self.current.load().with(change, &mut note);
+        work.epoch += u64::from(is_fresh);
+        let is_due = !work.is_merging && plan(&next, work.epoch).is_some();
+        work.is_merging |= is_due;
+        self.current.store(Arc::new(next));
+        is_due
+    }
+
+    /// Empties the index.
+    pub(crate) fn clear(&self, change: Change) {
+        self.publish(Change { fresh: Some(Vec::new()), ..change });
+    }
+
+    /// Merges until there is nothing to merge.
+    pub(crate) fn merge(&self) {
+        loop {
+            let merge = {
+                let mut work = lock(&self.work);
+                work.ended.clear();
+                let Some(merge) = plan(&self.current.load(), work.epoch) else {
+                    work.is_merging = false;
+                    return;
+                };
+                merge
+            };
+            let segment = merge.build();
+            self.replace(&merge, segment);
+        }
+    }
+
+    /// Returns whether building the text indexes takes a while.
+    pub(crate) fn is_large(&self) -> bool {
+        const LARGE: usize = 20_000;
+        self.current().alive >= LARGE
+    }
+
+    /// Builds what queries for text need, before they come.
+    pub(crate) fn warm(&self) {
+        for segment in &self.current().segments {
+            segment.warm();
+        }
+    }
+
+    fn replace(&self, merge: &Merge, segment: Segment) {
+        let work = lock(&self.work);
+        if work.epoch != merge.epoch {
+            return;
+        }
+        for (hash, id, seq) in &work.ended {
+            segment.end(*hash, id, *seq);
+        }
+        let now = self.current.load();
+        let is_other = |old: &&Arc<Segment>| !merge.segments.iter().any(|m| Arc::ptr_eq(m, old));
+        let mut segments: Vec<_> = now.segments.iter().filter(is_other).cloned().collect();
+        if segment.len() > 0 {
+            segments.push(Arc::new(segment));
+        }
+        segments.sort_by_key(|segment| std::cmp::Reverse(segment.len()));
+        let is_other = |old: &&Arc<Page>| !merge.pages.iter().any(|m| Arc::ptr_eq(m, old));
+        let pages: Vec<_> = now.pages.iter().filter(is_other).cloned().collect();
+        let last_len = if pages.is_empty() { 0 } else { now.last_len };
+        let summary = now.summary.clone();
+        self.current.store(Arc::new(State { segments, pages, last_len, summary, ..*now }));
+    }
+}
+
+/// Returns what is to be merged: pages that are full, and the segments that are not more than
+/// twice as large as what they are merged with, so that a lesson is copied O(log n) times.
+fn plan(state: &State, epoch: u64) -> Option<Merge> {
+    let is_full = |(_, len): &(&Page, usize)| *len == PAGE;
+    let full = state.pages_with_len().take_while(is_full).count();
+    if full == 0 {
+        return None;
+    }
+    let mut by_size: Vec<&Arc<Segment>> = state.segments.iter().collect();
+    let alive = |segment: &Segment| (segment.len() - segment.dead_count()) as usize;
+    by_size.sort_by_key(|segment| alive(segment));
+    let (mut lessons, mut bytes) = (full * PAGE, 0);
+    let mut segments = Vec::new();
+    for segment in by_size {
+        bytes += segment.raw_bytes();
+        if alive(segment) > 2 * lessons || bytes > 2 * MAX_CHUNK_BYTES {
+            break;
+        }
+        lessons += alive(segment);
+        segments.push(Arc::clone(segment));
+    }
+    let is_warm = state.segments.iter().any(|segment| segment.is_warm());
+    let pages = state.pages[..full].to_vec();
+    Some(Merge { epoch, seq: state.seq, pages, segments, is_warm })
+}
+
+impl Merge {
+    fn build(&self) -> Segment {
+        let mut drafts: Vec<Draft> =
+            self.segments.iter().flat_map(|segment| Draft::of_segment(segment, self.seq)).collect();
+        let slots = self.pages.iter().flat_map(|page| page.visible(PAGE, self.seq));
+        drafts.extend(Draft::of_lessons(slots.map(|slot| Arc::clone(&slot.lesson))));
+        let segment = assemble(drafts).segment;
+        if self.is_warm {
+            segment.warm();
+        }
+        segment
+    }
+}

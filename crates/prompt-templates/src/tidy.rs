@@ -1,0 +1,36 @@
+//! Takes away the lines on which nothing but a block tag or a comment stands.
+
+use crate::lex::{Chunk, Span};
+
+/// For each block tag or comment that is alone on its line, takes the rest of the line out of the text
+/// around it. Tags that print stay as they are, and so do `raw` and `endraw`.
+pub(crate) fn tidy(text: &str, body: usize, chunks: &mut [Chunk]) {
+    for index in 0..chunks.len() {
+        let span = match &chunks[index] {
+            Chunk::Block(tag) if !prints(text, tag) => tag.span.clone(),
+            Chunk::Silent { comment: Some(span), .. } => span.clone(),
+            _ => continue,
+        };
+        let Some(line) = line_of(text, body, &span) else { continue };
+        if let Some(Chunk::Text(before)) = index.checked_sub(1).map(|before| &mut chunks[before]) {
+            before.end = before.end.min(line.start.max(before.start));
+        }
+        if let Some(Chunk::Text(after)) = chunks.get_mut(index + 1) {
+            after.start = after.start.max(line.end.min(after.end));
+        }
+    }
+}
+
+fn prints(text: &str, tag: &crate::lex::Tag) -> bool {
+    tag.tokens.first().is_some_and(|first| &text[first.span.clone()] == "include")
+}
+
+/// Returns the line of a tag, its line break included, if nothing else is on it.
+fn line_of(text: &str, body: usize, tag: &Span) -> Option<Span> {
+    let before = &text[body..tag.start];
+    let start = before.rfind('\n').map_or(body, |newline| body + newline + 1);
+    let after = &text[tag.end..];
+    let end = after.find('\n').map_or(text.len(), |newline| tag.end + newline + 1);
+    let is_blank = |span: Span| text[span].trim().is_empty();
+    (is_blank(start..tag.start) && is_blank(tag.end..end)).then_some(start..end)
+}

@@ -1,0 +1,388 @@
+//! Values of a template: made from any `serde` data, printed as they were written.
+//!
+//! `upon` holds integers of 64 bits with sign. Larger ones are a map with one key that no data has,
+//! which holds their digits; every place that looks at values asks for them first.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::ser::{self, Serialize, Serializer};
+use upon::Value;
+
+/// The key of an integer that 64 bits do not hold.
+const BIG: &str = "\0integer";
+
+/// Returns the digits of an integer that 64 bits do not hold.
+pub(crate) fn big(value: &Value) -> Option<&str> {
+    let Value::Map(map) = value else { return None };
+    match (map.len(), map.get(BIG)) {
+        (1, Some(Value::String(digits))) => Some(digits),
+        _ => None,
+    }
+}
+
+fn from_digits(digits: String) -> Value {
+    Value::Map(BTreeMap::from([(BIG.to_owned(), Value::String(digits))]))
+}
+
+/// Returns a float as JSON writes it: `1.0` and not `1`.
+pub(crate) fn float(value: f64) -> String {
+    format!("{value:?}")
+}
+
+/// Returns the word that messages use for a value's type.
+pub(crate) fn type_of(value: &Value) -> &'static str {
+    match value {
+        Value::None => "nothing",
+        Value::Bool(_) => "a bool",
+        Value::Integer(_) => "an integer",
+        Value::Float(_) => "a float",
+        Value::String(_) => "a string",
+        Value::List(_) => "a list",
+        Value::Map(_) if big(value).is_some() => "an integer",
+        Value::Map(_) => "a map",
+    }
+}
+
+/// Returns the value as compact JSON, the keys of maps in order.
+pub(crate) fn to_json(value: &Value) -> Result<String, String> {
+    serde_json::to_string(&Json(value)).map_err(|error| error.to_string())
+}
+
+/// Returns the value for a function of a user. What JSON has no number for is its text.
+pub(crate) fn to_json_value(value: &Value) -> serde_json::Value {
+    if let Some(digits) = big(value) {
+        return digits.parse::<u64>().map_or_else(|_| digits.into(), Into::into);
+    }
+    match value {
+        Value::None => serde_json::Value::Null,
+        Value::Bool(value) => (*value).into(),
+        Value::Integer(value) => (*value).into(),
+        Value::Float(value) if !value.is_finite() => float(*value).into(),
+        Value::Float(value) => (*value).into(),
+        Value::String(value) => value.as_str().into(),
+        Value::List(list) => list.iter().map(to_json_value).collect(),
+        Value::Map(map) => map.iter().map(|(k, v)| (k.clone(), to_json_value(v))).collect(),
+    }
+}
+
+/// Returns the value that a function of a user gave.
+pub(crate) fn from_json(value: serde_json::Value) -> Value {
+    match value {
+        serde_json::Value::Null => Value::None,
+        serde_json::Value::Bool(value) => Value::Bool(value),
+        serde_json::Value::Number(number) => match (number.as_i64(), number.as_u64()) {
+            (Some(value), _) => Value::Integer(value),
+            (None, Some(value)) => from_digits(value.to_string()),
+            _ => number.as_f64().map_or(Value::None, Value::Float),
+        },
+        serde_json::Value::String(value) => Value::String(value),
+        serde_json::Value::Array(list) => Value::List(list.into_iter().map(from_json).collect()),
+        serde_json::Value::Object(map) => {
+            Value::Map(map.into_iter().map(|(k, v)| (k, from_json(v))).collect())
+        }
+    }
+}
+
+struct Json<'a>(&'a Value);
+
+impl Serialize for Json<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if let Some(digits) = big(self.0) {
+            return match (digits.parse::<i128>(), digits.parse::<u128>()) {
+                (Ok(value), _) => serializer.serialize_i128(value),
+                (_, Ok(value)) => serializer.serialize_u128(value),
+                _ => serializer.serialize_str(digits),
+            };
+        }
+        match self.0 {
+            Value::None => serializer.serialize_unit(),
+            Value::Bool(value) => serializer.serialize_bool(*value),
+            Value::Integer(value) => serializer.serialize_i64(*value),
+            // JSON has no NaN; `null` in its place would be another value.
+            Value::Float(value) if !value.is_finite() => {
+                Err(ser::Error::custom(format!("{value} has no JSON form")))
+            }
+            Value::Float(value) => serializer.serialize_f64(*value),
+            Value::String(value) => serializer.serialize_str(value),
+            Value::List(list) => serializer.collect_seq(list.iter().map(Json)),
+            Value::Map(map) => serializer.collect_map(map.iter().map(|(k, v)| (k, Json(v)))),
+        }
+    }
+}
+
+/// Makes a value of any data.
+pub(crate) fn to_value(data: &(impl Serialize + ?Sized)) -> Result<Value, NoValue> {
+    data.serialize(ToValue)
+}
+
+/// Why data is no value.
+#[derive(Debug)]
+pub(crate) struct NoValue(String);
+
+impl fmt::Display for NoValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for NoValue {}
+
+impl ser::Error for NoValue {
+    fn custom<T: fmt::Display>(message: T) -> Self {
+        Self(message.to_string())
+    }
+}
+
+struct ToValue;
+
+macro_rules! small {
+    ($($method:ident $type:ty),*) => {$(
+        fn $method(self, value: $type) -> Result<Value, NoValue> {
+            Ok(Value::Integer(i64::from(value)))
+        }
+    )*};
+}
+
+macro_rules! large {
+    ($($method:ident $type:ty),*) => {$(
+        fn $method(self, value: $type) -> Result<Value, NoValue> {
+            let small = i64::try_from(value).map(Value::Integer);
+            Ok(small.unwrap_or_else(|_| from_digits(value.to_string())))
+        }
+    )*};
+}
+
+impl Serializer for ToValue {
+    type Ok = Value;
+    type Error = NoValue;
+    type SerializeSeq = List;
+    type SerializeTuple = List;
+    type SerializeTupleStruct = List;
+    type SerializeTupleVariant = Variant<List>;
+    type SerializeMap = Map;
+    type SerializeStruct = Map;
+    type SerializeStructVariant = Variant<Map>;
+
+    small!(serialize_i8 i8, serialize_i16 i16, serialize_i32 i32, serialize_i64 i64);
+    small!(serialize_u8 u8, serialize_u16 u16, serialize_u32 u32);
+    large!(serialize_u64 u64, serialize_i128 i128, serialize_u128 u128);
+
+    fn serialize_bool(self, value: bool) -> Result<Value, NoValue> {
+        Ok(Value::Bool(value))
+    }
+
+    fn serialize_f32(self, value: f32) -> Result<Value, NoValue> {
+        // By its digits: `0.1` is to be 0.1 and not 0.10000000149011612.
+        Ok(Value::Float(value.to_string().parse().unwrap_or_else(|_| f64::from(value))))
+    }
+
+    fn serialize_f64(self, value: f64) -> Result<Value, NoValue> {
+        Ok(Value::Float(value))
+    }
+
+    fn serialize_char(self, value: char) -> Result<Value, NoValue> {
+        Ok(Value::String(value.to_string()))
+    }
+
+    fn serialize_str(self, value: &str) -> Result<Value, NoValue> {
+        Ok(Value::String(value.to_owned()))
+    }
+
+    fn serialize_bytes(self, value: &[u8]) -> Result<Value, NoValue> {
+        Ok(Value::List(value.iter().map(|byte| Value::Integer(i64::from(*byte))).collect()))
+    }
+
+    fn serialize_none(self) -> Result<Value, NoValue> {
+        Ok(Value::None)
+    }
+
+    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<Value, NoValue> {
+        value.serialize(self)
+    }
+
+    fn serialize_unit(self) -> Result<Value, NoValue> {
+        Ok(Value::None)
+    }
+
+    fn serialize_unit_struct(self, _: &'static str) -> Result<Value, NoValue> {
+        Ok(Value::None)
+    }
+
+    fn serialize_unit_variant(
+        self,
+        _: &'static str,
+        _: u32,
+        variant: &'static str,
+    ) -> Result<Value, NoValue> {
+        Ok(Value::String(variant.to_owned()))
+    }
+
+    fn serialize_newtype_struct<T: Serialize + ?Sized>(
+        self,
+        _: &'static str,
+        value: &T,
+    ) -> Result<Value, NoValue> {
+        value.serialize(self)
+    }
+
+    fn serialize_newtype_variant<T: Serialize + ?Sized>(
+        self,
+        _: &'static str,
+        _: u32,
+        variant: &'static str,
+        value: &T,
+    ) -> Result<Value, NoValue> {
+        Ok(tagged(variant, value.serialize(self)?))
+    }
+
+    fn serialize_seq(self, length: Option<usize>) -> Result<List, NoValue> {
+        // The length is a claim of the data; memory is taken for what comes.
+        Ok(List(Vec::with_capacity(length.unwrap_or(0).min(1_024))))
+    }
+
+    fn serialize_tuple(self, length: usize) -> Result<List, NoValue> {
+        self.serialize_seq(Some(length))
+    }
+
+    fn serialize_tuple_struct(self, _: &'static str, length: usize) -> Result<List, NoValue> {
+        self.serialize_seq(Some(length))
+    }
+
+    fn serialize_tuple_variant(
+        self,
+        _: &'static str,
+        _: u32,
+        variant: &'static str,
+        length: usize,
+    ) -> Result<Variant<List>, NoValue> {
+        Ok(Variant(variant, self.serialize_seq(Some(length))?))
+    }
+
+    fn serialize_map(self, _: Option<usize>) -> Result<Map, NoValue> {
+        Ok(Map { map: BTreeMap::new(), key: None })
+    }
+
+    fn serialize_struct(self, _: &'static str, length: usize) -> Result<Map, NoValue> {
+        self.serialize_map(Some(length))
+    }
+
+    fn serialize_struct_variant(
+        self,
+        _: &'static str,
+        _: u32,
+        variant: &'static str,
+        length: usize,
+    ) -> Result<Variant<Map>, NoValue> {
+        Ok(Variant(variant, self.serialize_map(Some(length))?))
+    }
+}
+
+fn tagged(variant: &str, value: Value) -> Value {
+    Value::Map(BTreeMap::from([(variant.to_owned(), value)]))
+}
+
+/// A list that is being filled.
+struct List(Vec<Value>);
+
+/// A map that is being filled.
+struct Map {
+    map: BTreeMap<String, Value>,
+    key: Option<String>,
+}
+
+/// A variant of an enum that is being filled.
+struct Variant<T>(&'static str, T);
+
+macro_rules! list {
+    ($($trait:ident $method:ident),*) => {$(
+        impl ser::$trait for List {
+            type Ok = Value;
+            type Error = NoValue;
+
+            fn $method<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), NoValue> {
+                self.0.push(value.serialize(ToValue)?);
+                Ok(())
+            }
+
+            fn end(self) -> Result<Value, NoValue> {
+                Ok(Value::List(self.0))
+            }
+        }
+    )*};
+}
+
+list!(SerializeSeq serialize_element, SerializeTuple serialize_element, SerializeTupleStruct serialize_field);
+
+impl ser::SerializeTupleVariant for Variant<List> {
+    type Ok = Value;
+    type Error = NoValue;
+
+    fn serialize_field<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), NoValue> {
+        ser::SerializeSeq::serialize_element(&mut self.1, value)
+    }
+
+    fn end(self) -> Result<Value, NoValue> {
+        Ok(tagged(self.0, Value::List(self.1.0)))
+    }
+}
+
+impl ser::SerializeMap for Map {
+    type Ok = Value;
+    type Error = NoValue;
+
+    fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), NoValue> {
+        self.key = Some(match key.serialize(ToValue)? {
+            Value::String(key) => key,
+            Value::Integer(key) => key.to_string(),
+            Value::Bool(key) => key.to_string(),
+            other => return Err(NoValue(format!("{} is no key of a map", type_of(&other)))),
+        });
+        Ok(())
+    }
+
+    fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), NoValue> {
+        let value = value.serialize(ToValue)?;
+        self.map.insert(self.key.take().unwrap_or_default(), value);
+        Ok(())
+    }
+
+    fn end(self) -> Result<Value, NoValue> {
+        Ok(Value::Map(self.map))
+    }
+}
+
+impl ser::SerializeStruct for Map {
+    type Ok = Value;
+    type Error = NoValue;
+
+    fn serialize_field<T: Serialize + ?Sized>(
+        &mut self,
+        key: &'static str,
+        value: &T,
+    ) -> Result<(), NoValue> {
+        self.map.insert(key.to_owned(), value.serialize(ToValue)?);
+        Ok(())
+    }
+
+    fn end(self) -> Result<Value, NoValue> {
+        Ok(Value::Map(self.map))
+    }
+}
+
+impl ser::SerializeStructVariant for Variant<Map> {
+    type Ok = Value;
+    type Error = NoValue;
+
+    fn serialize_field<T: Serialize + ?Sized>(
+        &mut self,
+        key: &'static str,
+        value: &T,
+    ) -> Result<(), NoValue> {
+        ser::SerializeStruct::serialize_field(&mut self.1, key, value)
+    }
+
+    fn end(self) -> Result<Value, NoValue> {
+        Ok(tagged(self.0, Value::Map(self.1.map)))
+    }
+}

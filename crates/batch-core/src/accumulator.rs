@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::id::{BatchId, ItemId};
-use crate::stats::{DispatchReason, PastBatch};
+use crate::stats::DispatchReason;
 
 mod again;
 mod books;
@@ -33,7 +33,7 @@ mod tests;
 mod timers;
 mod views;
 
-use books::{Books, between, count};
+use books::{Books, Ends, count};
 pub(crate) use entry::{Again, End, Entry, Mark};
 pub(crate) use eras::EraId;
 use eras::Eras;
@@ -60,7 +60,7 @@ pub(crate) struct Accumulator<K, I, S> {
     /// Holds for each lane when its next batch may go or its next item expires, and for each batch
     /// in flight its next deadline.
     timers: Timers,
-    flights: BTreeMap<BatchId, Flight<K>>,
+    flights: BTreeMap<BatchId, Flight>,
     retries: Retries,
     eras: Eras,
     books: Books<K>,
@@ -79,18 +79,26 @@ pub(crate) struct Accumulator<K, I, S> {
 
 /// A batch that the processor has.
 #[derive(Debug)]
-struct Flight<K> {
+struct Flight {
     lane: LaneId,
+    /// The number of its items.
+    items: usize,
     /// Items that are neither final nor put back.
     open: usize,
     /// Items that are final, but whose callers may not be told yet.
     untold: usize,
+    /// Items that are final, by their ends.
+    ends: Ends,
+    /// Items that were put back.
+    again: usize,
     /// The era of all its items: a flush seals what is open, so no batch has items of two.
     era: EraId,
     /// When its alarm is due.
     alarm: Time,
+    reason: DispatchReason,
+    /// When its oldest item was accepted, or it was put back.
+    since: Time,
     sent: Time,
-    past: PastBatch<K>,
 }
 
 /// Items with what is known of each.
@@ -139,7 +147,7 @@ impl<K: Ord + Clone, I, S> Accumulator<K, I, S> {
             timers: Timers::default(),
             flights: BTreeMap::new(),
             retries: Retries::new(policy.retry, policy.seed),
-            eras: Eras::new(),
+            eras: Eras::default(),
             books: Books::new(policy.history),
             pool: Pool::new(),
             sent: 0,
@@ -193,8 +201,10 @@ impl<K: Ord + Clone, I, S> Accumulator<K, I, S> {
         let mark = Mark { era: self.eras.enter(), weight };
         let entry = Entry { id, mark, accepted: now, deadline, attempt: 1, retries: 0, slot };
         self.books.accept(weight);
-        let (lane, place) = self.lanes.enter(key);
-        if place.push(item, entry, &self.policy, &mut self.pool) {
+        let (lane, is_changed) = self
+            .lanes
+            .enter(key, |id, lane| (id, lane.push(item, entry, &self.policy, &mut self.pool)));
+        if is_changed {
             self.place(lane);
         }
         self.note(|| Event::Admitted { id, lane });
@@ -240,22 +250,22 @@ impl<K: Ord + Clone, I, S> Accumulator<K, I, S> {
         batch: BatchId,
         ends: impl IntoIterator<Item = (Mark, End)>,
     ) {
-        let now = self.at(now);
+        self.at(now);
         let flight = self.flights.get_mut(&batch).expect("a batch is listed until it is finished");
-        let had_completed = flight.past.completed > 0;
+        let had_completed = flight.ends.completed > 0;
         let mut finals = 0;
         for (mark, end) in ends {
-            self.books.end(mark.weight, end, &mut flight.past);
+            self.books.end(mark.weight, end);
+            flight.ends.count(end);
             finals += 1;
         }
         flight.open -= finals;
         flight.untold += finals;
-        if flight.past.completed > 0 && !had_completed {
+        if flight.ends.completed > 0 && !had_completed {
             self.retries.earn();
         }
         if flight.open == 0 && finals > 0 {
-            flight.past.in_flight = between(flight.sent, now);
-            self.books.remember(&flight.past);
+            self.remember(batch);
         }
         self.note(|| Event::Settled { batch, items: finals });
     }
@@ -286,8 +296,8 @@ impl<K: Ord + Clone, I, S> Accumulator<K, I, S> {
         again: Vec<(I, Entry<S>, Again)>,
     ) -> Finished<I, S> {
         let now = self.at(now);
-        self.delivered(batch, usize::MAX);
         if !again.is_empty() {
+            self.delivered(batch, usize::MAX);
             let denied = self.send_again(batch, again);
             if !denied.is_empty() {
                 let ends = denied.iter().map(|(_, entry)| (entry.mark, End::Failed));
@@ -295,9 +305,11 @@ impl<K: Ord + Clone, I, S> Accumulator<K, I, S> {
                 return Finished::Denied(denied);
             }
         }
-        self.rearm(batch, NEVER);
-        let flight = self.flights.remove(&batch).expect("the batch was just listed");
+        let mut flight =
+            self.flights.remove(&batch).expect("a batch is listed until it is finished");
         debug_assert_eq!(flight.open, 0, "items of batch {batch} are neither final nor put back");
+        self.eras.leave(flight.era, flight.untold);
+        self.timers.set(Alarm::Batch(batch), &mut flight.alarm, NEVER);
         let lane = self.lanes.get_mut(flight.lane).expect("a lane stays while it is in flight");
         lane.in_flight -= 1;
         self.place(flight.lane);
@@ -336,7 +348,7 @@ impl<K: Ord + Clone, I, S> Accumulator<K, I, S> {
         era
     }
 
-    /// Tells of the next era that is done; each once, in their order.
+    /// Tells of the last era that is done, and so are all before it; each time of a later one.
     pub(crate) fn next_done_era(&mut self) -> Option<EraId> {
         let era = self.eras.next_done()?;
         self.note(|| Event::EraDone { era });

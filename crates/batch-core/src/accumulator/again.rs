@@ -1,6 +1,5 @@
 //! Items that go from the processor back to the waiting ones.
 
-use super::books::count;
 use super::parcel::Parcel;
 use super::reruns::Rerun;
 use super::{Accumulator, Again, Entry, Event, Parted, Time};
@@ -21,7 +20,7 @@ impl<K: Ord + Clone, I, S> Accumulator<K, I, S> {
         let now = self.now;
         again.sort_by_key(|(_, entry, _)| entry.id);
         let flight = &self.flights[&batch];
-        let (lane, was_alone) = (flight.lane, flight.past.items == 1);
+        let (lane, was_alone) = (flight.lane, flight.items == 1);
         let (mut retried, mut split, mut denied) = (Vec::new(), Vec::new(), Vec::new());
         let mut longest = 0;
         for (item, entry, wish) in again {
@@ -107,15 +106,14 @@ impl<K: Ord + Clone, I, S> Accumulator<K, I, S> {
         let parcel = Parcel::of(items, &mut self.pool);
         let flight = self.flights.get_mut(&batch).expect("a batch is listed until it is finished");
         flight.open -= len;
-        flight.past.again += len;
+        flight.again += len;
+        let is_over = flight.open == 0;
         let lane = self.lanes.get_mut(flight.lane).expect("a lane stays while it is in flight");
         lane.reruns.put_back(self.policy.order, Rerun { parcel, reason, since: self.now, due });
         self.books.put_back(len);
-        if flight.open == 0 {
-            flight.past.in_flight = super::between(flight.sent, self.now);
-            self.books.remember(&flight.past);
+        if is_over {
+            self.remember(batch);
         }
-        debug_assert!(count(len) <= self.books.stats.queued, "put back is waiting");
     }
 }
 

@@ -77,29 +77,42 @@ impl<K> Books<K> {
     }
 
     /// Counts an item of a batch in flight that is final, and frees its room.
-    pub(super) fn end(&mut self, weight: u64, end: End, past: &mut PastBatch<K>) {
+    pub(super) fn end(&mut self, weight: u64, end: End) {
         self.stats.in_flight -= 1;
         self.weight -= u128::from(weight);
-        let (total, of_batch) = match end {
-            End::Completed => (&mut self.stats.completed, &mut past.completed),
-            End::Failed => (&mut self.stats.failed, &mut past.failed),
-            End::TimedOut => (&mut self.stats.expired, &mut past.expired),
-            End::Cancelled => (&mut self.stats.cancelled, &mut past.cancelled),
-        };
-        *total += 1;
-        *of_batch += 1;
+        match end {
+            End::Completed => self.stats.completed += 1,
+            End::Failed => self.stats.failed += 1,
+            End::TimedOut => self.stats.expired += 1,
+            End::Cancelled => self.stats.cancelled += 1,
+        }
     }
 
     /// Remembers a batch, in place of the oldest if there are enough.
-    pub(super) fn remember(&mut self, past: &PastBatch<K>)
-    where
-        K: Clone,
-    {
-        if self.history.len() == self.keep {
+    pub(super) fn remember(&mut self, past: PastBatch<K>) {
+        if self.history.len() >= self.keep {
             self.history.pop_front();
         }
-        if self.keep > 0 {
-            self.history.push_back(past.clone());
+        self.history.push_back(past);
+    }
+}
+
+/// Counts the items of one batch by their ends.
+#[derive(Debug, Default)]
+pub(super) struct Ends {
+    pub(super) completed: usize,
+    pub(super) failed: usize,
+    pub(super) timed_out: usize,
+    pub(super) cancelled: usize,
+}
+
+impl Ends {
+    pub(super) fn count(&mut self, end: End) {
+        match end {
+            End::Completed => self.completed += 1,
+            End::Failed => self.failed += 1,
+            End::TimedOut => self.timed_out += 1,
+            End::Cancelled => self.cancelled += 1,
         }
     }
 }

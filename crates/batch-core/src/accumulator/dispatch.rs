@@ -1,6 +1,6 @@
 //! How lanes are listed, and how batches leave them.
 
-use super::books::{between, count};
+use super::books::{Ends, between, count};
 use super::lane::{Gate, Head, LaneId, Taken};
 use super::policy::{NEVER, Time};
 use super::timers::Alarm;
@@ -51,24 +51,22 @@ impl<K: Ord + Clone, I, S> Accumulator<K, I, S> {
         self.sent += 1;
         self.last_dispatch = now;
         self.books.send(parcel.len(), reason);
-        let past = PastBatch {
-            id: batch,
-            key: lane.key.clone(),
-            items: parcel.len(),
-            completed: 0,
-            failed: 0,
-            expired: 0,
-            cancelled: 0,
-            again: 0,
-            reason,
-            queued: between(since, now),
-            in_flight: between(now, now),
-        };
         let (key, deadline) = (lane.key.clone(), parcel.deadline());
-        let (open, era) = (parcel.len(), parcel.entries[0].mark.era);
-        let flight = Flight { lane: id, open, untold: 0, era, alarm: NEVER, sent: now, past };
+        let mut flight = Flight {
+            lane: id,
+            items: parcel.len(),
+            open: parcel.len(),
+            untold: 0,
+            ends: Ends::default(),
+            again: 0,
+            era: parcel.entries[0].mark.era,
+            alarm: NEVER,
+            reason,
+            since,
+            sent: now,
+        };
+        self.timers.set(Alarm::Batch(batch), &mut flight.alarm, deadline);
         self.flights.insert(batch, flight);
-        self.rearm(batch, deadline);
         self.place(id);
         self.note(|| Event::Dispatched { batch, lane: id, reason, ids: parcel.ids() });
         Ready {
@@ -79,6 +77,27 @@ impl<K: Ord + Clone, I, S> Accumulator<K, I, S> {
             reason,
             queued: now - since,
         }
+    }
+
+    /// Enters a batch in the history that has no open items left.
+    pub(super) fn remember(&mut self, batch: BatchId) {
+        let flight = &self.flights[&batch];
+        let Some(lane) = self.lanes.get(flight.lane).filter(|_| self.policy.history > 0) else {
+            return;
+        };
+        self.books.remember(PastBatch {
+            id: batch,
+            key: lane.key.clone(),
+            items: flight.items,
+            completed: flight.ends.completed,
+            failed: flight.ends.failed,
+            expired: flight.ends.timed_out,
+            cancelled: flight.ends.cancelled,
+            again: flight.again,
+            reason: flight.reason,
+            queued: between(flight.since, flight.sent),
+            in_flight: between(flight.sent, self.now),
+        });
     }
 
     /// Takes the items of a lane out whose deadline has come.

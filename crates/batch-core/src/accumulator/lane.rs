@@ -45,7 +45,7 @@ pub(super) struct Taken<I, S> {
 
 /// A batch that was never sent.
 #[derive(Debug)]
-struct Fresh<I, S> {
+pub(super) struct Fresh<I, S> {
     parcel: Parcel<I, S>,
     /// The era in which it was opened: a flush since then has sealed it.
     era: EraId,
@@ -60,7 +60,7 @@ struct Fresh<I, S> {
 pub(super) struct Lane<K, I, S> {
     pub(super) key: K,
     /// Batches never sent, in order of acceptance; only the last may take more.
-    fresh: VecDeque<Fresh<I, S>>,
+    pub(super) fresh: VecDeque<Fresh<I, S>>,
     /// Batches to be sent again, before any of `fresh`.
     pub(super) reruns: Reruns<I, S>,
     pub(super) in_flight: usize,
@@ -72,10 +72,11 @@ pub(super) struct Lane<K, I, S> {
 }
 
 impl<K, I, S> Lane<K, I, S> {
-    pub(super) fn new(key: K) -> Self {
+    /// Returns a lane without work; `fresh` is an empty queue for it.
+    pub(super) fn new(key: K, fresh: VecDeque<Fresh<I, S>>) -> Self {
         Self {
             key,
-            fresh: VecDeque::new(),
+            fresh,
             reruns: Reruns::new(),
             in_flight: 0,
             share: Share::default(),

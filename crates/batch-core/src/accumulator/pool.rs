@@ -2,8 +2,10 @@
 
 use super::entry::Entry;
 
-/// How many are kept: a few batches in flight and one that fills.
-const KEPT: usize = 8;
+/// This many buffers are kept whatever they hold: for batches in flight, and those that fill.
+const FEW: usize = 4;
+/// More are kept while they have room for no more items than this.
+const PLACES: usize = 8_192;
 
 /// Room for the items of one batch.
 #[derive(Debug)]
@@ -14,24 +16,32 @@ pub(super) struct Buffers<I, S> {
 
 /// The buffers that are kept.
 #[derive(Debug)]
-pub(super) struct Pool<I, S>(Vec<Buffers<I, S>>);
+pub(super) struct Pool<I, S> {
+    kept: Vec<Buffers<I, S>>,
+    /// The items that they have room for.
+    places: usize,
+}
 
 impl<I, S> Pool<I, S> {
     pub(super) fn new() -> Self {
-        Self(Vec::with_capacity(KEPT))
+        Self { kept: Vec::new(), places: 0 }
     }
 
     /// Returns empty buffers.
     pub(super) fn take(&mut self) -> Buffers<I, S> {
-        self.0.pop().unwrap_or_else(|| Buffers { items: Vec::new(), entries: Vec::new() })
+        let kept = self.kept.pop();
+        self.places -= kept.as_ref().map_or(0, |kept| kept.entries.capacity());
+        kept.unwrap_or_else(|| Buffers { items: Vec::new(), entries: Vec::new() })
     }
 
     /// Keeps buffers, which are to be empty, or drops them if there are enough.
     pub(super) fn keep(&mut self, mut items: Vec<I>, mut entries: Vec<Entry<S>>) {
         items.clear();
         entries.clear();
-        if self.0.len() < KEPT {
-            self.0.push(Buffers { items, entries });
+        let places = entries.capacity();
+        if places > 0 && (self.kept.len() < FEW || self.places + places <= PLACES) {
+            self.places += places;
+            self.kept.push(Buffers { items, entries });
         }
     }
 }

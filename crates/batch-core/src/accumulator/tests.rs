@@ -1,5 +1,6 @@
 use super::*;
 
+mod ends;
 mod laws;
 mod model;
 mod pair;

@@ -1,6 +1,7 @@
 //! The accumulator once more, with vectors and plain loops only.
 
 use super::*;
+use crate::stats::Stats;
 
 pub(super) const KEYS: usize = 5;
 

@@ -14,12 +14,12 @@ impl Dice {
         rolled
     }
 
-    fn one_in(&mut self, sides: u64) -> bool {
+    pub(super) fn one_in(&mut self, sides: u64) -> bool {
         self.roll(sides) == 0
     }
 
     /// Returns one of the numbers below `len`, which is not 0.
-    fn index(&mut self, len: usize) -> usize {
+    pub(super) fn index(&mut self, len: usize) -> usize {
         usize::try_from(self.roll(len as u64)).unwrap()
     }
 }
@@ -28,7 +28,7 @@ pub(super) struct Pair {
     pub(super) real: Accumulator<usize, u64, ()>,
     pub(super) model: Model,
     /// What is in flight and not settled.
-    flying: Vec<(BatchId, Parted<u64, ()>)>,
+    pub(super) flying: Vec<(BatchId, Parted<u64, ()>)>,
     pub(super) trace: Vec<Event>,
 }
 
@@ -63,7 +63,6 @@ impl Pair {
     fn time(&self, dice: &mut Dice) -> Time {
         let now = self.model.now;
         match dice.roll(32) {
-            0..12 => now,
             12..28 => now.saturating_add(dice.roll(4)),
             28 => now.saturating_add(dice.roll(64)),
             29 if dice.one_in(256) => now.saturating_add(u64::MAX >> dice.roll(64)),
@@ -166,179 +165,6 @@ impl Pair {
         self.flying.push((ready.batch, ready.items.into_iter().zip(ready.entries).collect()));
     }
 
-    /// Ends some or all items of a batch in flight.
-    fn end(&mut self, now: Time, dice: &mut Dice) {
-        if self.flying.is_empty() {
-            return;
-        }
-        self.model.at(now);
-        self.real.at(now);
-        let at = dice.index(self.flying.len());
-        let batch = self.flying[at].0;
-        if dice.one_in(4) {
-            let count = dice.index(self.flying[at].1.len() + 1);
-            let some = self.flying[at].1.drain(..count).collect();
-            self.settle(batch, some, [End::Completed, End::Failed, End::Cancelled][dice.index(3)]);
-            if dice.one_in(2) {
-                self.deliver(batch);
-            }
-            return;
-        }
-        let (_, items) = self.flying.remove(at);
-        let mut again = Vec::new();
-        let whole = dice.roll(4);
-        for (item, entry) in items {
-            match if whole < 3 { whole } else { dice.roll(3) } {
-                0 => self.settle(batch, vec![(item, entry)], End::Completed),
-                1 => {
-                    let after = [None, None, Some(dice.roll(8)), Some(u64::MAX)][dice.index(4)];
-                    again.push((item, entry, Again::Retry { after }));
-                }
-                _ => again.push((item, entry, Again::Split)),
-            }
-        }
-        if dice.one_in(4) {
-            again.reverse();
-        }
-        self.finish(now, batch, again);
-    }
-
-    pub(super) fn settle(&mut self, batch: BatchId, items: Parted<u64, ()>, end: End) {
-        let ends = items.iter().map(|(_, entry)| (entry.mark, end));
-        self.real.settle(self.model.now, batch, ends);
-        let flight = self.model.flights.iter_mut().find(|flight| flight.batch == batch).unwrap();
-        if end == End::Completed && !items.is_empty() && !flight.completed {
-            flight.completed = true;
-            let whole = u64::from(self.model.policy.retry.budget) * 5;
-            self.model.budget = (self.model.budget + 1).min(whole);
-        }
-        let count = items.len() as u64;
-        match end {
-            End::Completed => self.model.stats.completed += count,
-            End::Failed => self.model.stats.failed += count,
-            End::TimedOut => self.model.stats.expired += count,
-            End::Cancelled => self.model.stats.cancelled += count,
-        }
-        for (seq, _) in items {
-            assert_eq!(self.model.get(seq).state, State::Flies, "{seq} ends once");
-            self.model.item(seq).state = State::Ended;
-        }
-    }
-
-    fn deliver(&mut self, batch: BatchId) {
-        let flight = self.model.flights.iter().find(|flight| flight.batch == batch).unwrap();
-        let mut told = 0;
-        for seq in flight.seqs.clone() {
-            if self.model.get(seq).state == State::Ended {
-                self.model.item(seq).state = State::Told;
-                told += 1;
-            }
-        }
-        self.real.delivered(batch, told);
-    }
-
-    pub(super) fn finish(
-        &mut self,
-        now: Time,
-        batch: BatchId,
-        again: Vec<(u64, Entry<()>, Again)>,
-    ) {
-        self.model.at(now);
-        let mut expected: Vec<_> = again.iter().map(|(seq, _, wish)| (*seq, *wish)).collect();
-        expected.sort_unstable_by_key(|(seq, _)| *seq);
-        // A batch in flight tells its callers before it is finished.
-        self.deliver(batch);
-        let finished = self.real.finish(now, batch, again);
-        let fresh = std::mem::take(&mut self.real.trace);
-        let denied = self.put_back(batch, &expected, &fresh);
-        self.trace.extend(fresh);
-        if let Finished::Denied(items) = finished {
-            assert_eq!(items.iter().map(|(seq, _)| *seq).collect::<Vec<_>>(), denied);
-            assert!(!denied.is_empty());
-            for seq in denied {
-                self.model.item(seq).state = State::Ended;
-                self.model.stats.failed += 1;
-            }
-            self.check();
-            self.deliver(batch);
-            let over = self.real.finish(now, batch, Vec::new());
-            assert!(matches!(over, Finished::Over));
-        } else {
-            assert_eq!(denied, [0; 0]);
-        }
-        self.model.flights.retain(|flight| flight.batch != batch);
-    }
-
-    /// Puts items back as they asked; returns those that are denied.
-    fn put_back(&mut self, batch: BatchId, wishes: &[(u64, Again)], trace: &[Event]) -> Vec<u64> {
-        let flight = self.model.flights.iter().find(|flight| flight.batch == batch).unwrap();
-        let (key, was_alone, now) = (flight.key, flight.seqs.len() == 1, self.model.now);
-        let retry = self.model.policy.retry;
-        let (mut denied, mut retried, mut split, mut longest) = (vec![], vec![], vec![], 0);
-        for &(seq, wish) in wishes {
-            let item = self.model.get(seq);
-            let list = match wish {
-                _ if self.model.halted.is_some() => &mut denied,
-                Again::Split if was_alone => &mut denied,
-                Again::Split => &mut split,
-                Again::Retry { after } => {
-                    let after = after.unwrap_or(0);
-                    let many = item.retries + 1 >= retry.max_attempts;
-                    if many || now.saturating_add(after) >= item.deadline {
-                        &mut denied
-                    } else {
-                        longest = longest.max(after);
-                        &mut retried
-                    }
-                }
-            };
-            list.push(seq);
-        }
-        if let Some(most) = retried.iter().map(|&seq| self.model.get(seq).retries).max() {
-            let doubled = u128::from(retry.base) << most;
-            let longest_jitter = u64::try_from(doubled.min(u128::from(retry.cap))).unwrap();
-            let latest = now.saturating_add(longest.max(longest_jitter));
-            // The jitter is random: the trace tells what it was, or that it was too long.
-            let told = trace.iter().find_map(|event| match event {
-                Event::Retried { due, .. } => Some(*due),
-                _ => None,
-            });
-            let due = told.unwrap_or(latest);
-            assert!(now.saturating_add(longest) <= due && due <= latest);
-            let late = |seq: &u64| self.model.get(*seq).deadline <= due;
-            let can_pay = self.model.budget >= 5;
-            if told.is_some() {
-                denied.extend(retried.extract_if(.., |seq| late(seq)));
-                assert!(!retried.is_empty() && can_pay);
-                self.model.budget -= 5;
-                for &seq in &retried {
-                    self.model.item(seq).retries += 1;
-                }
-                self.put(key, &retried, due, DispatchReason::Retry);
-            } else {
-                assert!(retried.iter().all(late) || !can_pay);
-                denied.append(&mut retried);
-            }
-        }
-        let second = split.split_off(split.len().div_ceil(2));
-        self.put(key, &second, now, DispatchReason::Split);
-        self.put(key, &split, now, DispatchReason::Split);
-        denied.sort_unstable();
-        denied
-    }
-
-    fn put(&mut self, key: usize, seqs: &[u64], due: Time, reason: DispatchReason) {
-        for &seq in seqs {
-            assert_eq!(self.model.get(seq).state, State::Flies);
-            self.model.item(seq).state = State::Waits;
-            self.model.item(seq).attempt += 1;
-        }
-        if !seqs.is_empty() {
-            let rerun = super::model::Rerun { seqs: seqs.to_vec(), due, reason };
-            self.model.keys[key].reruns.push(rerun);
-        }
-    }
-
     fn cancel(&mut self, now: Time, dice: &mut Dice) {
         self.model.at(now);
         let waiting = self.model.seqs(State::Waits);
@@ -367,10 +193,7 @@ impl Pair {
         let era = self.real.flush(now);
         assert_eq!(era.is_some(), !open.is_empty());
         let Some(era) = era else { return };
-        match self.model.barriers.iter().position(|(of, _)| *of == era) {
-            Some(at) => assert_eq!(at + 1, self.model.barriers.len(), "nothing came since"),
-            None => self.model.barriers.push((era, open)),
-        }
+        self.model.barriers.push((era, open));
     }
 
     fn reserve(&mut self, dice: &mut Dice) {
@@ -409,7 +232,7 @@ impl Pair {
     }
 
     /// Compares all that can be seen.
-    fn check(&mut self) {
+    pub(super) fn check(&mut self) {
         let (waiting, flying) = (self.model.seqs(State::Waits), self.model.seqs(State::Flies));
         let stats = &mut self.model.stats;
         stats.queued = waiting.len() as u64;
@@ -418,15 +241,13 @@ impl Pair {
         let ended = stats.completed + stats.failed + stats.cancelled + stats.expired;
         let law = ended + stats.handed_back + stats.queued + stats.in_flight;
         assert_eq!(stats.accepted, law);
-        while let Some(era) = self.real.next_done_era() {
-            let (of, items) = self.model.barriers.remove(0);
-            assert_eq!(of, era, "each is told of once, in order");
-            assert!(items.iter().all(|&seq| self.model.get(seq).state == State::Told));
-        }
+        let done = self.real.next_done_era();
+        assert!(self.real.next_done_era().is_none(), "told of once");
         for (era, items) in &self.model.barriers {
-            let is_open = items.iter().any(|&seq| self.model.get(seq).state != State::Told);
-            assert!(is_open, "{era:?} is done");
+            let is_done = items.iter().all(|&seq| self.model.get(seq).state == State::Told);
+            assert_eq!(is_done, done.is_some_and(|done| *era <= done), "{era:?}");
         }
+        self.model.barriers.retain(|(era, _)| done.is_none_or(|done| *era > done));
         let oldest = waiting.iter().map(|&seq| self.model.get(seq).accepted).min();
         assert_eq!(self.real.oldest(), oldest);
         let has_work = |key: &usize| {
@@ -435,7 +256,8 @@ impl Pair {
         };
         let busy = (0..KEYS).filter(has_work).count();
         assert_eq!(self.real.lanes.len(), (busy, busy), "keys without work are forgotten");
-        assert!(self.real.eras.len() <= waiting.len() + self.model.items.len() + 1);
+        let untold = self.model.seqs(State::Ended).len();
+        assert!(self.real.eras.len() <= waiting.len() + flying.len() + untold);
         assert_eq!(self.real.is_closed(), self.model.closed || self.model.halted.is_some());
         self.model.note_turns();
         self.trace.extend(std::mem::take(&mut self.real.trace));
@@ -456,7 +278,7 @@ impl Pair {
         let real = &self.real;
         assert_eq!(real.lanes.len(), (0, 0));
         assert_eq!([real.turns.len(), real.timers.len(), real.lingering.len()], [0; 3]);
-        assert_eq!([real.flights.len(), real.eras.len() - 1], [0; 2]);
+        assert_eq!([real.flights.len(), real.eras.len()], [0; 2]);
         assert!(real.history().len() <= self.model.policy.history);
     }
 }

@@ -208,27 +208,44 @@ fn a_denied_item_holds_its_key_until_it_is_told() {
     assert_eq!(bench.queue.next_done_era(), Some(era));
 }
 
-/// The halves of a batch go at once and in order, and a lone bad item ends.
+/// Splits a batch until only the bad items are left; returns the number of calls.
+fn bisect(len: u64, is_bad: impl Fn(u64) -> bool) -> u64 {
+    let mut bench = Bench::new(Policy { max_items: 200, ..policy() });
+    for _ in 0..len {
+        bench.push(0, 1);
+    }
+    let mut denied = Vec::new();
+    while let Some(seqs) = bench.sent() {
+        let fails = seqs.iter().any(|seq| is_bad(*seq));
+        denied.extend(bench.end(|_| if fails { Err(Again::Split) } else { Ok(End::Completed) }));
+    }
+    assert_eq!(denied, (0..len).filter(|seq| is_bad(*seq)).collect::<Vec<_>>(), "in order");
+    let stats = bench.queue.stats();
+    assert_eq!((stats.completed + stats.failed, stats.splits), (len, stats.calls - 1));
+    stats.calls
+}
+
 #[test]
 fn one_bad_item_costs_a_bounded_number_of_calls() {
     for len in 1..=130_u64 {
+        let depth = u64::from(len.next_power_of_two().ilog2());
         for bad in 0..len {
-            let mut bench = Bench::new(Policy { max_items: 200, ..policy() });
-            for _ in 0..len {
-                bench.push(0, 1);
-            }
-            let mut denied = Vec::new();
-            while let Some(seqs) = bench.sent() {
-                let is_bad = seqs.contains(&bad);
-                denied.extend(
-                    bench.end(|_| if is_bad { Err(Again::Split) } else { Ok(End::Completed) }),
-                );
-            }
-            assert_eq!(denied, [bad]);
-            let depth = u64::from(len.next_power_of_two().ilog2());
-            let stats = bench.queue.stats();
-            assert!(stats.calls <= 1 + 2 * depth, "{len} items: {} calls", stats.calls);
-            assert_eq!((stats.completed, stats.splits), (len - 1, stats.calls - 1));
+            let calls = bisect(len, |seq| seq == bad);
+            assert!(calls <= 1 + 2 * depth, "{bad} of {len}: {calls} calls");
+        }
+    }
+    assert!((0..100).all(|bad| bisect(100, |seq| seq == bad) <= 15));
+}
+
+#[test]
+#[expect(clippy::cast_precision_loss, reason = "the numbers are small")]
+fn some_bad_items_cost_a_bounded_number_of_calls() {
+    for len in 1..=9_u64 {
+        for bad in 1..1_u64 << len {
+            let calls = bisect(len, |seq| bad >> seq & 1 == 1);
+            let (n, k) = (len as f64, f64::from(bad.count_ones()));
+            let bound = (1.0 + 2.0 * k * (1.0 + (n / k).log2())).ceil();
+            assert!(calls as f64 <= bound, "{bad:b} of {len}: {calls} calls, not {bound}");
         }
     }
 }
@@ -305,4 +322,66 @@ fn keys_share_by_weight() {
         assert!(u64::abs_diff(sent[0], sent[1]) <= 200, "{sent:?}");
     }
     assert!(sent[0] >= 7_000);
+}
+
+/// Times, weights and delays at the end of their range neither overflow nor break a law.
+#[test]
+fn extreme_values_break_nothing() {
+    let retry = RetryPolicy { base: u64::MAX, cap: u64::MAX, max_attempts: u32::MAX, budget: 1 };
+    let mut bench = Bench::new(Policy {
+        dispatch: Dispatch::Linger(u64::MAX),
+        max_items: 1,
+        capacity_items: usize::MAX,
+        delivery_timeout: Some(u64::MAX),
+        retry: RetryPolicy { base: 0, cap: u64::MAX, budget: u32::MAX, ..retry },
+        ..policy()
+    });
+    bench.now = u64::MAX;
+    for _ in 0..3 {
+        // Together they weigh more than a number can hold.
+        bench.push(0, u64::MAX);
+    }
+    assert_eq!(bench.queue.admit(1), Err(Refused::Full));
+    assert_eq!(bench.queue.next_timer(), None);
+    bench.now = 0;
+    assert_eq!(bench.sent(), Some(vec![0]));
+    let after = Some(u64::MAX);
+    assert_eq!(bench.end(|_| Err(Again::Retry { after })), [0], "it would never go");
+    assert_eq!(bench.sent(), Some(vec![1]));
+    assert!(bench.end(|_| RETRY).is_empty());
+    for _ in 0..200 {
+        assert_eq!(bench.sent(), Some(vec![1]), "retried for ever");
+        assert!(bench.end(|_| RETRY).is_empty());
+    }
+    bench.sent();
+    bench.complete();
+    assert_eq!(bench.sent(), Some(vec![2]));
+    bench.complete();
+    assert!(bench.queue.is_idle());
+
+    let mut bench = Bench::new(Policy { capacity_items: 1, max_weight: 0, retry, ..policy() });
+    assert_eq!(bench.queue.admit(1), Err(Refused::TooHeavy { max: 0 }));
+    assert_eq!(bench.queue.admit(0), Ok(()));
+    bench.push(0, 0);
+    assert_eq!(bench.queue.admit(0), Err(Refused::Full));
+    bench.sent();
+    assert!(bench.end(|_| RETRY).is_empty(), "some time of five hundred years");
+    let due = bench.queue.next_timer().unwrap();
+    bench.now = due - 1;
+    assert_eq!(bench.sent(), None);
+    bench.now = due;
+    assert_eq!(bench.sent(), Some(vec![0]));
+}
+
+/// A clock that steps back stands still.
+#[test]
+fn a_clock_that_steps_back_changes_nothing() {
+    let timeout = Some(50 * MS);
+    let mut bench = Bench::new(Policy { delivery_timeout: timeout, ..linger(10, 100) });
+    bench.at(100).push(0, 1);
+    bench.at(20).push(0, 1);
+    assert_eq!((bench.queue.oldest(), bench.sent()), (Some(100 * MS), None));
+    assert_eq!(bench.at(110).sent(), Some(vec![0, 1]));
+    bench.at(0).complete();
+    assert_eq!(bench.queue.last_dispatch(), 110 * MS);
 }

@@ -71,6 +71,8 @@ pub(crate) struct Accumulator<K, I, S> {
     /// Somebody waits for room: nothing lingers.
     pressed: bool,
     closed: bool,
+    /// A push began or filled a batch since it was asked for.
+    changed: bool,
     /// The item over which the processor ended everything: nothing is sent any more.
     halted: Option<ItemId>,
     #[cfg(test)]
@@ -154,6 +156,7 @@ impl<K: Ord + Clone, I, S> Accumulator<K, I, S> {
             last_dispatch: 0,
             pressed: false,
             closed: false,
+            changed: false,
             halted: None,
             #[cfg(test)]
             trace: Vec::new(),
@@ -206,9 +209,16 @@ impl<K: Ord + Clone, I, S> Accumulator<K, I, S> {
             .enter(key, |id, lane| (id, lane.push(item, entry, &self.policy, &mut self.pool)));
         if is_changed {
             self.place(lane);
+            self.changed = true;
         }
         self.note(|| Event::Admitted { id, lane });
         lane
+    }
+
+    /// Says whether a push since the last call began or filled a batch: without that it has changed
+    /// neither what is ready nor a timer.
+    pub(crate) fn take_changed(&mut self) -> bool {
+        std::mem::take(&mut self.changed)
     }
 
     /// Lets time pass: returns one thing that it does, to be asked until there is none.

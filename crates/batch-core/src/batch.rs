@@ -78,10 +78,11 @@ impl<I, O, E> Batch<I, O, E> {
         if expected != got {
             let wrong = || Verdict::Final(Err(BatchError::WrongCount { expected, got }));
             self.shared.judge_open(wrong);
-        } else if results.iter().all(Result::is_ok) {
-            let outputs = results.into_iter().filter_map(Result::ok);
-            self.shared.judge(outputs.map(|output| Verdict::Final(Ok(output))).enumerate());
-        } else {
+            return;
+        }
+        let is_complete = results.iter().all(Result::is_ok);
+        let results = if is_complete { self.shared.complete(results) } else { Err(results) };
+        if let Err(results) = results {
             // The processor is asked about its errors before any lock is taken.
             let judge = |(index, result)| (index, self.shared.verdict(index, result));
             let verdicts: Vec<_> = results.into_iter().enumerate().map(judge).collect();
@@ -154,12 +155,12 @@ pub struct Slot<'b, I, O, E> {
 impl<'b, I, O, E> Slot<'b, I, O, E> {
     /// Returns the id of the item, which is the same on every attempt to process it.
     pub fn id(self) -> ItemId {
-        self.batch.shared.with_entry(self.index, |entry| entry.id)
+        self.batch.shared.tag(self.index).id
     }
 
     /// Returns how often the item was given to the processor, this time included.
     pub fn attempt(self) -> u32 {
-        self.batch.shared.with_entry(self.index, |entry| entry.attempt)
+        self.batch.shared.tag(self.index).attempt
     }
 
     /// Returns the place of the item in its batch.

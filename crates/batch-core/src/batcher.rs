@@ -118,16 +118,8 @@ impl<P: BatchProcessor> Batcher<P> {
         item: P::Item,
         patience: Patience,
     ) -> Result<TicketOf<P>, SubmitError<P::Item>> {
-        let engine = self.engine();
-        let mut ticket = None;
-        let mut items = std::iter::once(engine.weigh(item));
-        match engine.submit(&mut items, patience, |accepted| ticket = Some(accepted)) {
-            Ok(()) => Ok(ticket.expect("an accepted item has a ticket")),
-            Err((mut items, reason)) => {
-                let item = items.pop().expect("a refused item comes back");
-                Err(SubmitError::new(item, reason))
-            }
-        }
+        let submitted = self.engine().submit_one(item, patience);
+        submitted.map_err(|(item, reason)| SubmitError::new(item, reason))
     }
 
     /// Accepts many items under one lock, in order. Blocks while the batcher is full, for at most

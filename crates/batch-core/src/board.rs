@@ -33,6 +33,18 @@ impl Board {
         self.sequence.store(sequence.wrapping_add(2), Ordering::Release);
     }
 
+    /// Shows what a submit changes: the items accepted, queued and refused. The caller holds the
+    /// lock.
+    pub(crate) fn write_accepted(&self, stats: &Stats) {
+        let sequence = self.sequence.load(Ordering::Relaxed);
+        self.sequence.store(sequence.wrapping_add(1), Ordering::Relaxed);
+        fence(Ordering::Release);
+        for (place, value) in stats.accepted_places() {
+            self.counters[place].store(value, Ordering::Relaxed);
+        }
+        self.sequence.store(sequence.wrapping_add(2), Ordering::Release);
+    }
+
     pub(crate) fn read(&self) -> Stats {
         let mut tries = 0_u32;
         loop {

@@ -113,7 +113,8 @@ impl EngineClock {
 
 /// Returns a duration in nanoseconds, or the most that can be told.
 pub(crate) fn nanos(duration: Duration) -> Time {
-    Time::try_from(duration.as_nanos()).unwrap_or(Time::MAX)
+    let seconds = duration.as_secs().saturating_mul(1_000_000_000);
+    seconds.saturating_add(u64::from(duration.subsec_nanos()))
 }
 
 /// Returns nanoseconds as a duration.

@@ -22,6 +22,10 @@ pub(crate) trait Ledger<I, O, E>: Send + Sync {
     fn classify(&self, error: &E) -> Disposition;
     /// Closes the batcher because of an error.
     fn halt(&self, item: ItemId, error: &Arc<E>);
+    /// Says whether a journal has to be told of what is final.
+    fn has_journal(&self) -> bool;
+    /// Counts all items of a batch as completed, before anybody learns of it.
+    fn complete(&self, batch: BatchId, entries: &[EntryOf<O, E>]);
     /// Counts resolved items as final, before anybody learns of them.
     fn settle(&self, batch: BatchId, round: &[EntryOf<O, E>]);
     /// Notes that so many settled items of a batch that goes on have their results.
@@ -30,9 +34,11 @@ pub(crate) trait Ledger<I, O, E>: Send + Sync {
     fn late(&self);
     /// Notes when the next of the open items times out.
     fn rearm(&self, batch: BatchId, deadline: Time);
-    /// Lets the next batch of the key go, and queues what is to be tried again. What may not is
-    /// ended here.
-    fn finish(&self, batch: BatchId, again: Returned<I, O, E>);
+    /// Lets the next batch of the key go, and queues what is to be tried again; what may not is
+    /// ended here. Says whether [`go_on`](Self::go_on) is to be called once all waiters are woken.
+    fn finish(&self, batch: BatchId, again: Returned<I, O, E>) -> bool;
+    /// Sees to it that an engine without threads runs what is ready.
+    fn go_on(&self);
     /// Hands out an item whose time was over while the processor held it.
     fn drop_timed_out(&self, id: ItemId, item: I);
     /// Takes empty buffers back.
@@ -44,7 +50,15 @@ pub(crate) struct Shared<I, O, E> {
     id: BatchId,
     engine: usize,
     ledger: Weak<dyn Ledger<I, O, E>>,
+    tags: Vec<Tag>,
     slots: Mutex<Slots<I, O, E>>,
+}
+
+/// What a processor can ask of an item at any time.
+#[derive(Clone, Copy)]
+pub(crate) struct Tag {
+    pub(crate) id: ItemId,
+    pub(crate) attempt: u32,
 }
 
 struct Slots<I, O, E> {
@@ -70,6 +84,8 @@ impl<I, O, E> Shared<I, O, E> {
         ledger: Weak<dyn Ledger<I, O, E>>,
         engine: usize,
     ) -> Self {
+        let tag = |entry: &EntryOf<O, E>| Tag { id: entry.id, attempt: entry.attempt };
+        let tags = entries.iter().map(tag).collect();
         let slots = Slots {
             open: entries.len(),
             entries,
@@ -79,7 +95,7 @@ impl<I, O, E> Shared<I, O, E> {
             finished: false,
             abandoned: None,
         };
-        Self { id, engine, ledger, slots: Mutex::new(slots) }
+        Self { id, engine, ledger, tags, slots: Mutex::new(slots) }
     }
 
     pub(crate) fn id(&self) -> BatchId {
@@ -95,8 +111,9 @@ impl<I, O, E> Shared<I, O, E> {
         lock(&self.slots).open
     }
 
-    pub(crate) fn with_entry<R>(&self, index: usize, read: impl Fn(&EntryOf<O, E>) -> R) -> R {
-        read(&lock(&self.slots).entries[index])
+    /// Returns what is known of the item at a place.
+    pub(crate) fn tag(&self, index: usize) -> Tag {
+        self.tags[index]
     }
 
     /// Returns the ids of the items whose result is not delivered.
@@ -127,7 +144,7 @@ impl<I, O, E> Shared<I, O, E> {
             Disposition::Retry { after } => Some(Again::retry(after)),
             Disposition::Split => Some(Again::Split),
             Disposition::Fatal => {
-                ledger.halt(self.with_entry(index, |entry| entry.id), error);
+                ledger.halt(self.tag(index).id, error);
                 None
             }
             Disposition::Fail => None,
@@ -143,8 +160,49 @@ impl<I, O, E> Shared<I, O, E> {
 
     /// Judges every open seat, and delivers if none is left.
     pub(crate) fn judge_open(&self, mut verdict: impl FnMut() -> Verdict<O, E>) {
-        let len = lock(&self.slots).entries.len();
+        let len = {
+            let slots = lock(&self.slots);
+            if slots.open == 0 {
+                return;
+            }
+            slots.entries.len()
+        };
         self.judge((0..len).map(|index| (index, verdict())));
+    }
+
+    /// Completes every seat in one step, as most batches end; gives the results back if that
+    /// cannot be done: a seat is not open, or a journal has to be told first.
+    pub(crate) fn complete(&self, outputs: Vec<Result<O, E>>) -> Result<(), Vec<Result<O, E>>> {
+        let Some(ledger) = self.ledger.upgrade() else { return Err(outputs) };
+        if ledger.has_journal() {
+            return Err(outputs);
+        }
+        // While the entries are away nobody else can resolve anything.
+        let mut entries = {
+            let mut slots = lock(&self.slots);
+            if slots.open == 0 || slots.open < slots.entries.len() {
+                return Err(outputs);
+            }
+            slots.open = 0;
+            slots.finished = true;
+            mem::take(&mut slots.entries)
+        };
+        ledger.complete(self.id, &entries);
+        let mut round = Round::new();
+        for (entry, output) in entries.iter_mut().zip(outputs) {
+            if let (Seat::Open { filler, .. }, Ok(output)) =
+                (mem::replace(&mut entry.slot, Seat::Delivered), output)
+            {
+                round.fill(filler, Ok(output));
+            }
+        }
+        lock(&self.slots).entries = entries;
+        let goes_on = ledger.finish(self.id, Vec::new());
+        round.finish();
+        if goes_on {
+            ledger.go_on();
+        }
+        Ok(())
     }
 
     /// Judges those of the seats that are open, and delivers if none is left; returns how many
@@ -214,13 +272,19 @@ impl<I, O, E> Shared<I, O, E> {
                 }
             }
             let is_over = lock(&self.slots).delivered(count);
-            match ledger {
-                // Only after the last result is there may the next batch of the key go.
-                Some(ledger) if is_over => ledger.finish(self.id, Vec::new()),
-                Some(ledger) => ledger.delivered(self.id, count),
-                None => {}
-            }
+            let goes_on = ledger.as_ref().is_some_and(|ledger| {
+                if is_over {
+                    // Only after the last result is there may the next batch of the key go.
+                    ledger.finish(self.id, Vec::new())
+                } else {
+                    ledger.delivered(self.id, count);
+                    false
+                }
+            });
             round.finish();
+            if let (true, Some(ledger)) = (goes_on, ledger) {
+                ledger.go_on();
+            }
         }
     }
 
@@ -267,7 +331,11 @@ impl<I, O, E> Shared<I, O, E> {
                 }
             }
             match &ledger {
-                Some(ledger) if finish => ledger.finish(self.id, again),
+                Some(ledger) if finish => {
+                    if ledger.finish(self.id, again) {
+                        ledger.go_on();
+                    }
+                }
                 // The engine is gone: nobody tries again.
                 _ => fail(again.into_iter().map(|(_, entry, _)| entry)),
             }

@@ -216,18 +216,24 @@ impl<T, H> Round<T, H> {
 
     /// Gives the value of a cell. It can be taken at once; who waits for it is woken at the end.
     ///
-    /// If the claim is gone, the value is dropped here.
+    /// If the claim is gone, the value is dropped here, which is user code.
     pub(crate) fn fill(&mut self, filler: Filler<T, H>, value: T) {
+        if let Some(unwanted) = self.offer(filler, value) {
+            panics::swallow(|| drop(unwanted));
+        }
+    }
+
+    /// Gives the value of a cell as [`fill`](Self::fill) does; it comes back if the claim is gone.
+    #[must_use = "dropping an unwanted value is user code"]
+    pub(crate) fn offer(&mut self, filler: Filler<T, H>, value: T) -> Option<T> {
         let place = filler.0;
         mem::forget(filler);
         // SAFETY: the filler was the only one, and nobody reads the value before `DONE` is set.
         place.cell().value.with_mut(|cell| unsafe { (*cell).write(value) });
-        if self.end(place, DONE) & GONE != 0 {
-            // SAFETY: the value was just written; the claim was gone before it and has left it. The
-            // round holds the reference of the filler.
-            let value = unsafe { place.take() };
-            panics::swallow(|| drop(value));
-        }
+        let is_unwanted = self.end(place, DONE) & GONE != 0;
+        // SAFETY: the value was just written; the claim was gone before it and has left it. The
+        // round holds the reference of the filler.
+        is_unwanted.then(|| unsafe { place.take() })
     }
 
     /// Marks a cell as done, takes over the reference of its filler, and returns its old state.

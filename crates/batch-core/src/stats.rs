@@ -80,6 +80,11 @@ impl Stats {
         ]
     }
 
+    /// Returns the counters that a submit changes, with their places in [`Self::to_array`].
+    pub(crate) fn accepted_places(&self) -> [(usize, u64); 3] {
+        [(0, self.accepted), (6, self.queued), (12, self.refused)]
+    }
+
     pub(crate) fn from_array(values: [u64; COUNTERS]) -> Self {
         let [accepted, completed, failed, cancelled, expired, handed_back, queued, ..] = values;
         let [.., in_flight, calls, retries, splits, late, refused] = values;

@@ -73,6 +73,33 @@ impl<P: BatchProcessor> Engine<P> {
         Weighed { key: self.processor.key(&item), weight: self.processor.weight(&item), item }
     }
 
+    /// Accepts one item, waiting for room, and returns its ticket.
+    pub(crate) fn submit_one(
+        &self,
+        item: P::Item,
+        patience: Patience,
+    ) -> Result<TicketOf<P>, (P::Item, Refusal)> {
+        let weighed = self.weigh(item);
+        if self.hooks.journal.is_none() {
+            let now = self.now();
+            let mut state = self.lock_to_accept();
+            if !state.room.is_waiting() && state.queue.admit(weighed.weight).is_ok() {
+                let ticket = state.accept_next(now, weighed);
+                self.lead_with(state);
+                return Ok(ticket);
+            }
+        }
+        let mut ticket = None;
+        let submitted = self
+            .submit(&mut std::iter::once(weighed), patience, |accepted| ticket = Some(accepted));
+        match submitted {
+            Ok(()) => Ok(ticket.expect("an accepted item has a ticket")),
+            Err((mut items, reason)) => {
+                Err((items.pop().expect("a refused item comes back"), reason))
+            }
+        }
+    }
+
     /// Accepts items in order, each waiting for room, and hands out their tickets; gives back what
     /// was taken from `items` and refused, never nothing, with the reason.
     pub(crate) fn submit(
@@ -86,7 +113,6 @@ impl<P: BatchProcessor> Engine<P> {
             None => self.submit_plain(items, &mut visitor, &mut accepted),
             Some(journal) => self.submit_stored(&**journal, items, &mut visitor, &mut accepted),
         };
-        self.go_on();
         if let Err((_, reason)) = &outcome {
             self.observe(|| Event::Refused { reason });
         }
@@ -100,19 +126,25 @@ impl<P: BatchProcessor> Engine<P> {
         accepted: &mut impl FnMut(TicketOf<P>),
     ) -> Result<(), Refused<P>> {
         let mut now = self.now();
-        let mut state = self.lock();
+        let mut state = self.lock_to_accept();
         let mut outcome = Ok(());
         for weighed in items {
-            let entered;
-            (state, entered) = self.enter(state, weighed.weight, visitor, &mut now);
-            if let Err(refusal) = entered {
-                state.queue.note_refused();
-                outcome = Err((vec![weighed.item], refusal));
-                break;
+            if state.try_enter(self, weighed.weight, visitor).is_err() {
+                let entered;
+                (state, entered) = self.enter(state, weighed.weight, visitor, &mut now);
+                if let Err(refusal) = entered {
+                    state.queue.note_refused();
+                    outcome = Err((vec![weighed.item], refusal));
+                    break;
+                }
             }
             accepted(state.accept_next(now, weighed));
         }
-        state.see_off(visitor);
+        if visitor.place.is_some() {
+            state.see_off(visitor);
+            state.widen();
+        }
+        self.lead_with(state);
         outcome
     }
 

@@ -28,6 +28,18 @@ impl<P: BatchProcessor> Ledger<P::Item, P::Output, P::Error> for Engine<P> {
         self.lock().leftovers.extend(given_back);
     }
 
+    fn has_journal(&self) -> bool {
+        self.hooks.journal.is_some()
+    }
+
+    fn complete(&self, batch: BatchId, entries: &[PlaceOf<P>]) {
+        let now = self.now();
+        let ends = entries.iter().map(|entry| (entry.mark, End::Completed));
+        self.lock().queue.settle(now, batch, ends);
+        let completed = entries.len();
+        self.observe(|| Event::Settled { batch, completed, failed: 0, timed_out: 0 });
+    }
+
     fn settle(&self, batch: BatchId, round: &[PlaceOf<P>]) {
         // Acknowledged before anybody sees a result, so that no result that was seen comes again.
         self.acknowledge(round.iter());
@@ -54,20 +66,24 @@ impl<P: BatchProcessor> Ledger<P::Item, P::Output, P::Error> for Engine<P> {
         self.lock().queue.rearm(batch, deadline);
     }
 
-    fn finish(&self, batch: BatchId, again: Returned<P::Item, P::Output, P::Error>) {
+    fn finish(&self, batch: BatchId, again: Returned<P::Item, P::Output, P::Error>) -> bool {
         let split = again.iter().filter(|(_, _, why)| why.is_split()).count();
         let retried = again.len() - split;
-        let denied = self.put_back(batch, again);
+        let (mut denied, mut goes_on) = self.put_back(batch, again);
         if retried + split > 0 {
             self.observe(|| Event::Again { batch, retried, split });
         }
         if !denied.is_empty() {
-            self.end_denied(denied);
+            self.end_denied(std::mem::take(&mut denied));
             // Only now that their callers know may the next batch of the key go.
-            self.put_back(batch, Vec::new());
+            (_, goes_on) = self.put_back(batch, Vec::new());
         }
         self.observe(|| Event::Finished { batch });
-        self.go_on();
+        goes_on
+    }
+
+    fn go_on(&self) {
+        Engine::go_on(self);
     }
 
     fn drop_timed_out(&self, id: ItemId, item: P::Item) {
@@ -75,7 +91,7 @@ impl<P: BatchProcessor> Ledger<P::Item, P::Output, P::Error> for Engine<P> {
     }
 
     fn recycle(&self, items: Vec<P::Item>, entries: Vec<PlaceOf<P>>) {
-        self.lock().queue.recycle(items, entries);
+        self.lock_quietly().queue.recycle(items, entries);
     }
 }
 
@@ -131,21 +147,22 @@ impl<P: BatchProcessor> Engine<P> {
         }
     }
 
-    /// Ends a batch in the books; returns the items that may not be tried again.
+    /// Ends a batch in the books; returns the items that may not be tried again, and whether an
+    /// inline engine has work that nobody does.
     fn put_back(
         &self,
         batch: BatchId,
         again: Returned<P::Item, P::Output, P::Error>,
-    ) -> Vec<(P::Item, PlaceOf<P>)> {
+    ) -> (Vec<(P::Item, PlaceOf<P>)>, bool) {
         let now = self.now();
         let mut state = self.lock();
         match state.queue.finish(now, batch, again) {
-            Finished::Denied(denied) => denied,
-            Finished::Over { .. } => {
+            Finished::Denied(denied) => (denied, false),
+            Finished::Over => {
                 if let Ok(place) = state.in_flight.binary_search_by_key(&batch, |(id, _)| *id) {
                     state.in_flight.remove(place);
                 }
-                Vec::new()
+                (Vec::new(), self.needs_leader(&state))
             }
         }
     }

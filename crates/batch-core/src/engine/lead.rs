@@ -1,6 +1,6 @@
 //! How an inline engine goes on: by the threads that submit to it and wait for it.
 
-use super::{Engine, State};
+use super::{Engine, State, Transaction};
 use crate::accumulator::LaneId;
 use crate::id::ItemId;
 use crate::link::Hub;
@@ -24,11 +24,21 @@ impl<P: BatchProcessor> Hub for Engine<P> {
 impl<P: BatchProcessor> Engine<P> {
     /// Runs batches on this thread, until none is ready or another thread does.
     pub(super) fn lead_now(&self) {
-        let mut state = self.lock();
-        if state.leading || !self.settings.is_inline() {
+        self.lead_with(self.lock());
+    }
+
+    /// Says whether an inline engine has work that nobody does.
+    pub(super) fn needs_leader(&self, state: &State<P>) -> bool {
+        self.settings.is_inline() && !state.leading && state.queue.has_ready()
+    }
+
+    /// Ends a transaction, and runs batches as [`lead_now`](Self::lead_now) does.
+    pub(super) fn lead_with<'e>(&'e self, mut state: Transaction<'e, P>) {
+        if !self.needs_leader(&state) {
             return;
         }
         state.leading = true;
+        state.widen();
         while let Some(job) = self.next_job(&mut state) {
             drop(state);
             self.run(job);
@@ -43,15 +53,12 @@ impl<P: BatchProcessor> Engine<P> {
 
     /// Sees to it that an inline engine runs what is ready.
     pub(super) fn go_on(&self) {
-        if !self.settings.is_inline() {
-            return;
+        if self.settings.is_inline() {
+            let state = self.lock();
+            if self.needs_leader(&state) && !state.hand_over() {
+                self.lead_with(state);
+            }
         }
-        let state = self.lock();
-        if state.leading || !state.queue.has_ready() || state.hand_over() {
-            return;
-        }
-        drop(state);
-        self.lead_now();
     }
 }
 

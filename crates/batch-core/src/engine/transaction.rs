@@ -20,10 +20,24 @@ pub(crate) struct Transaction<'e, P: BatchProcessor> {
     engine: &'e Engine<P>,
     /// `None` only while it is dropped.
     state: Option<MutexGuard<'e, State<P>>>,
-    effects: Effects<P>,
+    /// Most changes concern nobody, or wake one worker.
+    waker: Option<Waker>,
+    effects: Option<Box<Effects<P>>>,
+    scope: Scope,
 }
 
-/// What is to be done once the lock is free.
+/// Whom the changes of a transaction can concern.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Scope {
+    /// Anybody.
+    All,
+    /// Workers and the keeper: items were accepted.
+    Work,
+    /// Nobody.
+    Nobody,
+}
+
+/// What is to be done once the lock is free, where that is more than to wake one.
 struct Effects<P: BatchProcessor> {
     wakers: Vec<Waker>,
     flushed: Vec<Filler<(), Link>>,
@@ -34,17 +48,37 @@ struct Effects<P: BatchProcessor> {
     released: Option<Arc<Engine<P>>>,
 }
 
-impl<P: BatchProcessor> Engine<P> {
-    pub(crate) fn lock(&self) -> Transaction<'_, P> {
-        let effects = Effects {
+impl<P: BatchProcessor> Effects<P> {
+    fn new() -> Box<Self> {
+        Box::new(Self {
             wakers: Vec::new(),
             flushed: Vec::new(),
             expired: Vec::new(),
             overdue: Vec::new(),
             start_keeper: false,
             released: None,
-        };
-        Transaction { engine: self, state: Some(lock(&self.state)), effects }
+        })
+    }
+}
+
+impl<P: BatchProcessor> Engine<P> {
+    pub(crate) fn lock(&self) -> Transaction<'_, P> {
+        self.begin(Scope::All)
+    }
+
+    /// Locks for a change that concerns nobody.
+    pub(super) fn lock_quietly(&self) -> Transaction<'_, P> {
+        self.begin(Scope::Nobody)
+    }
+
+    /// Locks to accept items, and for nothing else.
+    pub(super) fn lock_to_accept(&self) -> Transaction<'_, P> {
+        self.begin(Scope::Work)
+    }
+
+    fn begin(&self, scope: Scope) -> Transaction<'_, P> {
+        let state = Some(lock(&self.state));
+        Transaction { engine: self, state, waker: None, effects: None, scope }
     }
 }
 
@@ -56,88 +90,117 @@ impl<P: BatchProcessor> Transaction<'_, P> {
         while let Some(due) = self.queue.tick(now) {
             is_any = true;
             match due {
-                Due::Expired(items) => self.effects.expired.extend(items),
+                Due::Expired(items) => self.effects().expired.extend(items),
                 Due::Overdue(batch) => self.note_overdue(batch),
             }
         }
-        let Some(state) = self.state.as_deref_mut() else { return is_any };
-        let due = state.alarms.extract_if(.., |alarm| alarm.at <= now).map(|alarm| alarm.waker);
-        self.effects.wakers.extend(due);
+        if !self.alarms.is_empty() {
+            let due = self.alarms.extract_if(.., |alarm| alarm.at <= now);
+            let wakers: Vec<_> = due.map(|alarm| alarm.waker).collect();
+            self.effects().wakers.extend(wakers);
+        }
         is_any
     }
 
     fn note_overdue(&mut self, batch: BatchId) {
         let place = self.in_flight.binary_search_by_key(&batch, |(id, _)| *id);
         let batch = place.ok().and_then(|place| self.in_flight[place].1.upgrade());
-        self.effects.overdue.extend(batch);
+        self.effects().overdue.extend(batch);
+    }
+
+    /// Notes that more was done than to accept items.
+    pub(super) fn widen(&mut self) {
+        self.scope = Scope::All;
+    }
+
+    fn effects(&mut self) -> &mut Effects<P> {
+        self.effects.get_or_insert_with(Effects::new)
+    }
+
+    fn wake(&mut self, waker: Waker) {
+        if self.waker.is_none() {
+            self.waker = Some(waker);
+        } else {
+            self.effects().wakers.push(waker);
+        }
     }
 
     /// Finds out who is concerned by the state as it is now.
     fn conclude(&mut self) {
-        let Some(state) = self.state.as_deref_mut() else { return };
-        let effects = &mut self.effects;
+        let mut state = self.state.take().expect("the lock is held until the drop");
+        match self.scope {
+            Scope::All => self.conclude_all(&mut state),
+            Scope::Work => {
+                if state.queue.take_changed() {
+                    self.call_worker(&mut state);
+                    self.call_keeper(&mut state, false);
+                }
+                return self.engine.board.write_accepted(state.queue.stats());
+            }
+            Scope::Nobody => return,
+        }
+        self.engine.board.write(state.queue.stats());
+        // The lock is free from here on.
+    }
+
+    fn conclude_all(&mut self, state: &mut State<P>) {
         while let Some(era) = state.queue.next_done_era() {
-            effects
-                .flushed
-                .extend(state.flushes.extract_if(.., |(of, _)| *of <= era.0).map(|f| f.1));
+            let done = state.flushes.extract_if(.., |(of, _)| *of <= era.0);
+            let done: Vec<_> = done.map(|flush| flush.1).collect();
+            self.effects().flushed.extend(done);
         }
         if state.room.is_waiting() {
-            let queue = &state.queue;
-            state.room.call(
-                queue.is_closed(),
-                |weight| queue.admit(weight).is_ok(),
-                |waker| {
-                    effects.wakers.push(waker);
-                },
-            );
+            let State { room, queue, .. } = state;
+            let has_room = |weight| queue.admit(weight).is_ok();
+            room.call(queue.is_closed(), has_room, |waker| self.wake(waker));
         }
         if !state.closers.is_empty() && state.is_idle() {
-            effects.wakers.append(&mut state.closers);
+            state.closers.drain(..).for_each(|waker| self.wake(waker));
         }
         let is_over = state.stopping && state.queue.queued() == 0;
-        if is_over && !state.resting.is_empty() {
-            effects.wakers.extend(state.resting.drain(..).map(|(_, waker)| waker));
-        } else if !state.is_called
+        if is_over {
+            state.resting.drain(..).for_each(|(_, waker)| self.wake(waker));
+        } else {
+            self.call_worker(state);
+        }
+        if is_over && state.kept.is_some() && !state.leading {
+            self.effects().released = state.kept.take();
+        }
+        self.call_keeper(state, is_over);
+    }
+
+    /// Wakes a worker that rests, if a batch is ready and none is on its way.
+    fn call_worker(&mut self, state: &mut State<P>) {
+        if !state.is_called
             && !state.resting.is_empty()
             && state.queue.has_ready()
             && let Some((_, waker)) = state.resting.pop()
         {
             state.is_called = true;
-            effects.wakers.push(waker);
+            self.wake(waker);
         }
-        if is_over && state.kept.is_some() && !state.leading {
-            effects.released = state.kept.take();
-        }
-        effects.start_keeper = call_keeper(state, self.engine, &mut effects.wakers, is_over);
-        self.engine.board.write(state.queue.stats());
     }
-}
 
-/// Wakes the keeper if it sleeps for too long; says whether there is none and one is needed.
-fn call_keeper<P: BatchProcessor>(
-    state: &mut State<P>,
-    engine: &Engine<P>,
-    wakers: &mut Vec<Waker>,
-    is_over: bool,
-) -> bool {
-    match &state.keeper {
-        Keeper::Awake => false,
-        Keeper::Absent => {
-            // A leader, or who is about to become one, looks at the timers itself.
-            let is_led = state.leading || (engine.settings.is_inline() && state.queue.has_ready());
-            let is_needed = !is_led && engine.settings.has_keeper() && state.next_timer().is_some();
-            if is_needed {
-                state.keeper = Keeper::Awake;
+    /// Wakes the keeper if it sleeps for too long, or has one started if one is needed.
+    fn call_keeper(&mut self, state: &mut State<P>, is_over: bool) {
+        match &state.keeper {
+            Keeper::Awake => {}
+            Keeper::Absent => {
+                // A leader, or who is about to become one, looks at the timers itself.
+                let settings = &self.engine.settings;
+                let is_led = state.leading || (settings.is_inline() && state.queue.has_ready());
+                if !is_led && settings.has_keeper() && state.next_timer().is_some() {
+                    state.keeper = Keeper::Awake;
+                    self.effects().start_keeper = true;
+                }
             }
-            is_needed
-        }
-        Keeper::Asleep { until, waker } => {
-            let is_late = state.next_timer().is_some_and(|next| next < *until);
-            if is_late || (is_over && state.is_idle()) {
-                wakers.push(waker.clone());
-                state.keeper = Keeper::Awake;
+            Keeper::Asleep { until, waker } => {
+                let next = state.next_timer();
+                if next.is_some_and(|next| next < *until) || (is_over && next.is_none()) {
+                    self.wake(waker.clone());
+                    state.keeper = Keeper::Awake;
+                }
             }
-            false
         }
     }
 }
@@ -145,27 +208,38 @@ fn call_keeper<P: BatchProcessor>(
 impl<P: BatchProcessor> Drop for Transaction<'_, P> {
     fn drop(&mut self) {
         self.conclude();
-        // The lock is free from here on.
-        self.state = None;
-        let effects = &mut self.effects;
-        if !effects.expired.is_empty() {
-            self.engine.end_expired(std::mem::take(&mut effects.expired));
+        if let Some(effects) = self.effects.take() {
+            self.engine.perform(*effects);
         }
-        for batch in effects.overdue.drain(..) {
-            batch.time_out(self.engine.now());
+        if let Some(waker) = self.waker.take() {
+            // A waker is not ours: one that panics must not keep others from being woken.
+            panics::swallow(|| waker.wake());
+        }
+    }
+}
+
+impl<P: BatchProcessor> Engine<P> {
+    /// Does what a transaction asked for. The lock is free.
+    #[cold]
+    fn perform(&self, effects: Effects<P>) {
+        if !effects.expired.is_empty() {
+            self.end_expired(effects.expired);
+        }
+        for batch in effects.overdue {
+            batch.time_out(self.now());
         }
         if !effects.flushed.is_empty() {
             let mut round = Round::new();
-            effects.flushed.drain(..).for_each(|filler| round.fill(filler, ()));
+            effects.flushed.into_iter().for_each(|filler| round.fill(filler, ()));
             round.finish();
         }
-        for waker in effects.wakers.drain(..) {
-            // A waker is not ours: one that panics must not keep the others from being woken.
+        for waker in effects.wakers {
             panics::swallow(|| waker.wake());
         }
         if effects.start_keeper {
-            self.engine.start_keeper();
+            self.start_keeper();
         }
+        drop(effects.released);
     }
 }
 

@@ -65,6 +65,12 @@ impl Pair {
     }
 
     pub(super) fn deliver(&mut self, batch: BatchId) {
+        let told = self.tell(batch);
+        self.real.delivered(batch, told);
+    }
+
+    /// Notes that the callers of the settled items of a batch are told; returns their number.
+    fn tell(&mut self, batch: BatchId) -> usize {
         let flight = self.model.flights.iter().find(|flight| flight.batch == batch).unwrap();
         let mut told = 0;
         for seq in flight.seqs.clone() {
@@ -73,7 +79,7 @@ impl Pair {
                 told += 1;
             }
         }
-        self.real.delivered(batch, told);
+        told
     }
 
     pub(super) fn finish(
@@ -85,8 +91,7 @@ impl Pair {
         self.model.at(now);
         let mut expected: Vec<_> = again.iter().map(|(seq, _, wish)| (*seq, *wish)).collect();
         expected.sort_unstable_by_key(|(seq, _)| *seq);
-        // A batch in flight tells its callers before it is finished.
-        self.deliver(batch);
+        self.tell(batch);
         let finished = self.real.finish(now, batch, again);
         let fresh = std::mem::take(&mut self.real.trace);
         let denied = self.put_back(batch, &expected, &fresh);
@@ -99,7 +104,7 @@ impl Pair {
                 self.model.stats.failed += 1;
             }
             self.check();
-            self.deliver(batch);
+            self.tell(batch);
             let over = self.real.finish(now, batch, Vec::new());
             assert!(matches!(over, Finished::Over));
         } else {

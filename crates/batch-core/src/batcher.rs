@@ -13,6 +13,7 @@ use crate::error::{PartialSubmit, SubmitError};
 use crate::flush::Flush;
 use crate::id::ItemId;
 use crate::journal::JournalError;
+use crate::panics;
 use crate::processor::BatchProcessor;
 use crate::stats::{PastBatch, Stats};
 use crate::submit::Submit;
@@ -33,6 +34,7 @@ struct Handle<P: BatchProcessor>(Arc<Engine<P>>);
 impl<P: BatchProcessor> Drop for Handle<P> {
     fn drop(&mut self) {
         self.0.stop();
+        panics::swallow(|| self.0.processor.orphaned());
     }
 }
 

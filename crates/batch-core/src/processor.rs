@@ -79,6 +79,13 @@ pub trait BatchProcessor: Send + Sync + 'static {
     fn classify(&self, _error: &Self::Error) -> Disposition {
         Disposition::Fail
     }
+
+    /// Hears that the last handle of its batcher is gone: nobody can call through it any more.
+    ///
+    /// What was accepted is still processed. A processor that keeps batches until somebody asks for
+    /// them through the batcher lets go of them here. Called once, under no lock; a panic in it is
+    /// caught.
+    fn orphaned(&self) {}
 }
 
 /// What is to become of an item whose processing failed.
@@ -128,6 +135,10 @@ macro_rules! forward {
 
             fn classify(&self, error: &Self::Error) -> Disposition {
                 (**self).classify(error)
+            }
+
+            fn orphaned(&self) {
+                (**self).orphaned();
             }
         }
     };

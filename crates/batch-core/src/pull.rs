@@ -24,9 +24,8 @@ use crate::sync::{Arc, Mutex, lock};
 /// result. So with FIFO order a key has one batch here at a time, and the next fills meanwhile;
 /// [`unordered`](Builder::unordered) lifts that.
 ///
-/// When the last handle of the batcher is dropped, what is parked is unresolved; but a key of which
-/// more is queued keeps all of it waiting. So [`close`](Batcher::close) the batcher first, when
-/// nobody is going to pull any more.
+/// When the last handle of the batcher is dropped, what is parked is unresolved, and so is what is
+/// queued behind it; [`close`](Batcher::close) the batcher first to get its items back.
 ///
 /// # Examples
 /// ```
@@ -58,6 +57,8 @@ struct Places<K, I, O, E> {
     all: BTreeMap<BatchId, Place<K, I, O, E>>,
     /// Those that wait to be claimed.
     pending: BTreeSet<BatchId>,
+    /// The last handle of the batcher is gone.
+    is_orphaned: bool,
 }
 
 struct Place<K, I, O, E> {
@@ -173,7 +174,7 @@ impl<K, I, O, E> Shelf<K, I, O, E> {
     fn set(&self, id: BatchId, from: &[BatchState], to: BatchState, error: Option<E>) -> bool {
         let error = error.map(Arc::new);
         let mut places = lock(&self.0);
-        let Places { all, pending } = &mut *places;
+        let Places { all, pending, .. } = &mut *places;
         let Some(place) = all.get_mut(&id).filter(|place| from.contains(&place.state)) else {
             return false;
         };
@@ -193,7 +194,7 @@ impl<K, I, O, E> Shelf<K, I, O, E> {
     /// Takes out what is not claimed and nobody looks at.
     fn take_idle(&self) -> Vec<Arc<Parked<K, I, O, E>>> {
         let mut places = lock(&self.0);
-        let Places { all, pending } = &mut *places;
+        let Places { all, pending, .. } = &mut *places;
         let idle = |place: &Place<K, I, O, E>| {
             place.state != BatchState::Executing && Arc::strong_count(&place.parked) == 1
         };
@@ -212,7 +213,7 @@ where
     /// [`inline`](Builder::inline), and its items have no
     /// [`delivery_timeout`](Builder::delivery_timeout), since it is the puller who takes the time.
     pub fn by(key: impl Fn(&I) -> K + Send + Sync + 'static) -> Builder<Self> {
-        let places = Places { all: BTreeMap::new(), pending: BTreeSet::new() };
+        let places = Places { all: BTreeMap::new(), pending: BTreeSet::new(), is_orphaned: false };
         let shelf = Arc::new(Shelf(Mutex::new(places)));
         Batcher::builder(Self { key: Box::new(key), shelf }).inline().delivery_timeout(None)
     }
@@ -239,8 +240,24 @@ where
         let parked = Arc::new(Parked { key: key.clone(), batch });
         let place = Place { parked, state: BatchState::Pending, attempts: 0, error: None };
         let mut places = lock(&self.shelf.0);
+        if places.is_orphaned {
+            // Nobody can pull any more.
+            drop(places);
+            return;
+        }
         places.all.insert(id, place);
         places.pending.insert(id);
+    }
+
+    fn orphaned(&self) {
+        let parked = {
+            let mut places = lock(&self.shelf.0);
+            places.is_orphaned = true;
+            places.pending.clear();
+            std::mem::take(&mut places.all)
+        };
+        // What is not resolved then is so without a result; what somebody looks at is theirs.
+        drop(parked);
     }
 }
 

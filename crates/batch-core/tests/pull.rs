@@ -317,3 +317,14 @@ fn what_is_parked_is_unresolved_once_nobody_can_pull_it() {
         assert!(matches!(outcome, Err(BatchError::Unresolved { panic: None })));
     }
 }
+
+#[test]
+fn what_waits_behind_a_parked_batch_ends_too_once_nobody_can_pull() {
+    for workers in [0, 1] {
+        let batcher = builder().workers(workers).build().unwrap();
+        let tickets = batcher.submit_all([1, 2, 3, 4, 5, 6]).unwrap();
+        drop(batcher);
+        let outcomes = tickets.wait();
+        assert!(outcomes.iter().all(|o| matches!(o, Err(BatchError::Unresolved { panic: None }))));
+    }
+}

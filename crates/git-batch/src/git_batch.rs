@@ -83,6 +83,7 @@ impl GitBatch {
             .max_batch_items(max_items)
             .linger(linger)
             .max_block(None)
+            .delivery_timeout(None)
             .build()
             .map_err(OpenError::Thread)?;
         Ok(GitBatch { batcher })
@@ -174,7 +175,7 @@ impl GitBatch {
             .map(|source| {
                 let (source, into) = (source.clone(), onto.to_owned());
                 let merge = Merge { source: source.clone(), into, strategy, message: None };
-                Operation { id: source, kind: OperationKind::Merge(merge), after: Vec::new() }
+                Operation::new(source, OperationKind::Merge(merge))
             })
             .collect();
         operations.push(Operation::push("", onto));

@@ -41,7 +41,8 @@ pub enum Outcome {
         /// What git or the remote gave as the reason.
         reason: String,
     },
-    /// Another change took its place.
+    /// Another change took its place: the remote has the commit that was to be pushed, and more on
+    /// top of it.
     Superseded,
     /// It was not tried, because an operation that it needs did not succeed.
     Skipped {

@@ -15,6 +15,7 @@ pub struct Settings {
     pub(crate) author: Option<Author>,
     pub(crate) max_file_bytes: u64,
     pub(crate) worktree_wait: Duration,
+    pub(crate) push_options: Vec<String>,
 }
 
 impl Default for Settings {
@@ -27,6 +28,7 @@ impl Default for Settings {
             author: None,
             max_file_bytes: 100 << 20,
             worktree_wait: Duration::from_secs(10),
+            push_options: Vec::new(),
         }
     }
 }
@@ -76,6 +78,13 @@ impl Settings {
     #[must_use]
     pub fn with_max_file_bytes(mut self, bytes: u64) -> Settings {
         self.max_file_bytes = bytes;
+        self
+    }
+
+    /// Adds a push option, which the hooks of the remote get with every push.
+    #[must_use]
+    pub fn with_push_option(mut self, option: impl Into<String>) -> Settings {
+        self.push_options.push(option.into());
         self
     }
 

@@ -4,7 +4,9 @@ mod base;
 mod capture;
 mod commit;
 mod finish;
+mod group;
 mod merge;
+mod push;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -162,7 +164,7 @@ impl<'a> Session<'a> {
             }
         } else {
             let pending = batch.build(order, outcomes);
-            batch.finish(pending, outcomes, onto);
+            batch.finish(pending, order, outcomes, onto);
         }
         let mut receipt = batch.receipt;
         receipt.refs.sort();

@@ -216,7 +216,9 @@ impl Repository {
     fn open(dir: &Path, settings: Settings) -> Result<Repository, OpenError> {
         let store = Store::open(dir)?;
         store.check_remote(dir, &settings.remote)?;
-        let git = Git::open(store.git_dir()).map_err(|error| OpenError::Git(causes(&error)))?;
+        let git = Git::open(store.git_dir())
+            .map_err(|error| OpenError::Git(causes(&error)))?
+            .with_time_limit(settings.time_limit);
         let common_dir = store.common_dir().to_owned();
         Ok(Repository { dir: store.git_dir().to_owned(), common_dir, settings, git })
     }

@@ -153,6 +153,8 @@ pub enum OpErrorKind {
     NotFastForward,
     /// The two branches have no commit in common.
     UnrelatedHistories,
+    /// A branch with merge commits cannot be rebased.
+    NotLinear,
     /// The branch name clashes with a branch below or above it.
     BranchClash,
     /// Somebody else moved the local branch meanwhile, or holds its lock.
@@ -199,6 +201,7 @@ impl OpErrorKind {
             OpErrorKind::CheckedOut => "checked_out",
             OpErrorKind::NotFastForward => "not_fast_forward",
             OpErrorKind::UnrelatedHistories => "unrelated_histories",
+            OpErrorKind::NotLinear => "not_linear",
             OpErrorKind::BranchClash => "branch_clash",
             OpErrorKind::BranchMoved => "branch_moved",
             OpErrorKind::Cycle => "cycle",

@@ -203,10 +203,13 @@ impl Batch<'_, '_> {
         if wanted.is_empty() {
             return;
         }
-        let results = self.push_refs(&wanted, false);
+        let results = self.deliver(&wanted);
         for p in pending.iter().filter(|p| p.kind != PendingKind::Local) {
             let outcome = match results.get(&p.branch) {
-                Some(Ok(())) => Outcome::landed(p.commit),
+                Some(Ok(pushed)) => Outcome::landed(match p.kind {
+                    PendingKind::Push => *pushed,
+                    PendingKind::Local | PendingKind::Remote => p.commit,
+                }),
                 Some(Err(outcome)) => outcome.clone(),
                 None => unheard(&p.branch).into(),
             };

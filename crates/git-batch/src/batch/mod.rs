@@ -2,7 +2,9 @@
 
 mod base;
 mod capture;
+mod catch_up;
 mod commit;
+mod deliver;
 mod finish;
 mod group;
 mod merge;
@@ -20,7 +22,7 @@ use crate::lock::WriterLock;
 use crate::program::Git;
 use crate::publish::RemoteState;
 use crate::store::{
-    CheckedOut, Signer, Store, WorktreeMove, check_not_checked_out, clashes, sweep_indexes,
+    CheckedOut, Keep, Signer, Store, WorktreeMove, check_not_checked_out, clashes, sweep_indexes,
     sweep_quarantine,
 };
 use crate::{
@@ -50,6 +52,10 @@ struct Batch<'s, 'a> {
     remote: Option<RemoteState>,
     /// Until when to wait for worktrees that others work in, once one was looked at.
     worktree_end: Option<Instant>,
+    /// Keeps new packs until refs point into them.
+    keeps: Vec<Keep>,
+    /// Whether a moved remote is left to whoever asked for the landing.
+    is_landing: bool,
     receipt: Receipt,
 }
 
@@ -154,6 +160,8 @@ impl<'a> Session<'a> {
             branches: BTreeMap::new(),
             remote: None,
             worktree_end: None,
+            keeps: Vec::new(),
+            is_landing: onto.is_some(),
             receipt: Receipt::default(),
         };
         if let Some(onto) = onto

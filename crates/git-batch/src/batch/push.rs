@@ -8,7 +8,7 @@ use gix::refs::FullName;
 
 use super::Batch;
 use crate::outcome::causes;
-use crate::publish::{self, PushOptions, PushStatus, RefUpdate};
+use crate::publish::{self, PublishError, PushOptions, PushStatus, RefUpdate};
 use crate::{Class, OpError, OpErrorKind, Outcome, Place, RefChange};
 
 impl Batch<'_, '_> {
@@ -55,9 +55,15 @@ impl Batch<'_, '_> {
                 let has_run = u32::from(error.has_run());
                 self.receipt.pushes += has_run;
                 self.receipt.processes += has_run;
-                let error = OpError::new(OpErrorKind::Remote, causes(&error));
+                let outcome = match &error {
+                    // The network, or a server that was busy.
+                    PublishError::Failed { class: Class::Transient, .. } => {
+                        Outcome::Rejected { class: Class::Transient, reason: causes(&error) }
+                    }
+                    _ => OpError::new(OpErrorKind::Remote, causes(&error)).into(),
+                };
                 for name in names(&updates) {
-                    results.insert(name, Err(error.clone().into()));
+                    results.insert(name, Err(outcome.clone()));
                 }
             }
             Ok(report) => {
@@ -92,13 +98,7 @@ impl Batch<'_, '_> {
         if store.has_object(old) && store.is_ancestor(old, new)? {
             return Ok(());
         }
-        Err(Outcome::Rejected {
-            class: Class::Transient,
-            reason: format!(
-                "the remote's branch {:?} has commits that the local one has not (non-fast-forward)",
-                name.shorten().to_str_lossy()
-            ),
-        })
+        Err(moved(name))
     }
 
     fn read_status(
@@ -130,6 +130,16 @@ impl Batch<'_, '_> {
 
 fn names(updates: &[RefUpdate]) -> impl Iterator<Item = FullName> {
     updates.iter().filter_map(|update| FullName::try_from(update.name.clone()).ok())
+}
+
+pub(super) fn moved(name: &FullName) -> Outcome {
+    Outcome::Rejected {
+        class: Class::Transient,
+        reason: format!(
+            "the remote's branch {:?} has commits that the local one has not (non-fast-forward)",
+            name.shorten().to_str_lossy()
+        ),
+    }
 }
 
 pub(super) fn unheard(branch: &FullName) -> OpError {

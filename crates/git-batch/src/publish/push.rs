@@ -12,10 +12,16 @@ use crate::program::Git;
 
 /// How many bytes of arguments one push may have: below what every platform allows, with room
 /// for the environment.
-const MAX_ARGUMENTS: usize = if cfg!(windows) { 24 << 10 } else { 512 << 10 };
+pub(crate) const MAX_ARGUMENTS: usize = if cfg!(windows) { 24 << 10 } else { 512 << 10 };
 
 /// The reason that git gives for a ref that could have moved, had not another ref been refused.
 const ATOMIC: &str = "atomic push failed";
+
+/// How many bytes of arguments one update takes at most.
+pub(crate) fn arguments_len(name: &BStr, new: ObjectId) -> usize {
+    const FIXED: usize = "--force-with-lease=::".len() + 2;
+    FIXED + 2 * name.len() + 2 * new.kind().len_in_hex()
+}
 
 /// Whether that is the reason; a remote words it a little differently.
 pub(crate) fn is_innocent(reason: &str) -> bool {

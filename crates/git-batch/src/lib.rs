@@ -112,7 +112,7 @@ pub use outcome::{
     Class, LeftOut, Omission, OpError, OpErrorKind, Outcome, Place, Receipt, RefChange, Report,
 };
 pub use processor::GitProcessor;
-pub use settings::{OnMoved, Settings};
+pub use settings::{Guard, OnMoved, Settings};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -164,6 +164,9 @@ pub enum Strategy {
     Squash,
     /// No new commit: the branch moves to the tip of the source, or the operation fails.
     FastForward,
+    /// The commits of the source are made again, one by one, on top of the branch: author, message
+    /// and encoding stay. Those that change nothing there are left out. Merge commits fail it.
+    Rebase,
 }
 
 /// One push of a local branch.

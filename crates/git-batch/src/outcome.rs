@@ -176,6 +176,12 @@ pub enum OpErrorKind {
     NestedRepository,
     /// The commit would delete most of the files.
     MassDeletion,
+    /// A new file looks like a secret.
+    Secret,
+    /// A file is over the limit of [`Settings::with_max_file_bytes`](crate::Settings::with_max_file_bytes).
+    TooLarge,
+    /// A new path equals another one but for upper and lower case.
+    PathClash,
     /// The remote could not be asked.
     Remote,
     /// Reading or writing the repository failed.
@@ -212,6 +218,9 @@ impl OpErrorKind {
             OpErrorKind::WorktreeBusy => "worktree_busy",
             OpErrorKind::NestedRepository => "nested_repository",
             OpErrorKind::MassDeletion => "mass_deletion",
+            OpErrorKind::Secret => "secret",
+            OpErrorKind::TooLarge => "too_large",
+            OpErrorKind::PathClash => "path_clash",
             OpErrorKind::Remote => "remote",
             OpErrorKind::Repository => "repository",
         }

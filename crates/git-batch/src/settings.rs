@@ -1,5 +1,6 @@
 //! How a [`GitBatch`](crate::GitBatch) batches.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::Author;
@@ -18,6 +19,21 @@ pub struct Settings {
     pub(crate) push_options: Vec<String>,
     pub(crate) on_moved: OnMoved,
     pub(crate) time_limit: Option<Duration>,
+    pub(crate) allowed: BTreeSet<Guard>,
+}
+
+/// A check that refuses what git would take and is most likely a mistake.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Guard {
+    /// A commit that deletes more than half of the files, and at least 20.
+    MassDeletion,
+    /// Content given as bytes for a new path that looks like a secret, as [`guard::secret`] tells.
+    ///
+    /// [`guard::secret`]: crate::guard::secret
+    Secrets,
+    /// A new path or branch that another one equals but for upper and lower case.
+    CaseClashes,
 }
 
 /// What a push does where the remote's branch has commits that the local one lacks.
@@ -46,6 +62,7 @@ impl Default for Settings {
             push_options: Vec::new(),
             on_moved: OnMoved::default(),
             time_limit: Some(Duration::from_mins(30)),
+            allowed: BTreeSet::new(),
         }
     }
 }
@@ -112,6 +129,13 @@ impl Settings {
     #[must_use]
     pub fn with_time_limit(mut self, limit: Option<Duration>) -> Settings {
         self.time_limit = limit;
+        self
+    }
+
+    /// Allows what a guard refuses otherwise.
+    #[must_use]
+    pub fn allowing(mut self, guard: Guard) -> Settings {
+        self.allowed.insert(guard);
         self
     }
 

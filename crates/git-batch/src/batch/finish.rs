@@ -20,6 +20,10 @@ impl Batch<'_, '_> {
     ) {
         let gone = self.bind_groups(order, &mut pending, outcomes);
         self.skip(gone, &mut pending, outcomes);
+        if self.is_dry {
+            self.foresee(pending, outcomes);
+            return;
+        }
         let tips: Vec<ObjectId> = pending.iter().map(|p| p.commit).collect();
         let keep = match self.session.store.persist(&tips) {
             Ok(keep) => keep,
@@ -38,6 +42,20 @@ impl Batch<'_, '_> {
             self.follow(onto);
         }
         drop(keep);
+    }
+
+    /// Says what would become of all, as far as it can be known without doing it.
+    fn foresee(&mut self, pending: Vec<Pending>, outcomes: &mut [Option<Outcome>]) {
+        for p in pending {
+            let outcome = match p.kind {
+                PendingKind::Push => self.foresee_push(&p.branch, p.commit),
+                PendingKind::Local | PendingKind::Remote => Ok(()),
+            };
+            outcomes[p.operation] = Some(match outcome {
+                Ok(()) => Outcome::Landed { commit: p.commit, left_out: p.left_out },
+                Err(outcome) => outcome,
+            });
+        }
     }
 
     /// Lets others finish who hold the index of a worktree that is to move: while that one is waited

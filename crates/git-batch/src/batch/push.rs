@@ -9,7 +9,7 @@ use gix::refs::FullName;
 use super::Batch;
 use crate::outcome::causes;
 use crate::publish::{self, PublishError, PushOptions, PushStatus, RefUpdate};
-use crate::{Class, OpError, OpErrorKind, Outcome, Place, RefChange};
+use crate::{Class, OnMoved, OpError, OpErrorKind, Outcome, Place, RefChange};
 
 impl Batch<'_, '_> {
     /// Pushes branches with one command and a lease for each; if it is atomic, all move or none.
@@ -78,6 +78,20 @@ impl Batch<'_, '_> {
             }
         }
         results
+    }
+
+    /// Whether a push would be tried, by what the remote has now.
+    pub(super) fn foresee_push(&mut self, name: &FullName, new: ObjectId) -> Result<(), Outcome> {
+        let theirs = self.remote()?.refs.get(name.as_bstr()).copied();
+        match theirs {
+            Some(theirs) if theirs != new && self.is_behind(new, theirs) => {
+                Err(Outcome::Superseded)
+            }
+            _ if self.session.settings.on_moved == OnMoved::Fail || self.is_landing => {
+                self.check_forward(name, theirs, new)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Whether the remote has the commit, and more on top of it.

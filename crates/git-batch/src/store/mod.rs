@@ -118,6 +118,17 @@ impl Store {
         self.repo.head_name().ok().flatten()
     }
 
+    /// All local branches.
+    pub(crate) fn local_branches(&self) -> Result<Vec<FullName>, OpError> {
+        let fault = |error: &dyn std::error::Error| {
+            OpError::repository("cannot list the local branches", error)
+        };
+        let platform = self.repo.references().map_err(|error| fault(&error))?;
+        let branches = platform.local_branches().map_err(|error| fault(&error))?;
+        // One that is broken is in nobody's way.
+        Ok(branches.filter_map(Result::ok).map(|branch| branch.name().to_owned()).collect())
+    }
+
     /// Whether there is no commit at all on any branch here.
     pub(crate) fn is_unborn(&self) -> Result<bool, OpError> {
         let fault = |error: &dyn std::error::Error| {

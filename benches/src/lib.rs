@@ -2,13 +2,20 @@
 //!
 //! * `perf-ratio` runs ours and the other way in one process on one machine state, compares what
 //!   they made, and prints how many times faster ours was.
+//! * `perf-core` does the same for the engine alone, against channels and other engines (feature
+//!   `peers`).
 //! * `perf-allocs` runs fixed scenarios under a [counting allocator](alloc::Counting) and prints
 //!   how often each asked for memory. The same on every machine, whatever else runs there.
 //!
-//! Both print `name<TAB>value`, one a line, and nothing else on standard output.
+//! All print `name<TAB>value`, one a line, and nothing else on standard output.
 
 pub mod alloc;
+#[cfg(feature = "peers")]
+pub mod core_ratios;
+#[cfg(feature = "domains")]
 pub mod git;
+#[cfg(feature = "peers")]
+mod seed_port;
 
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]

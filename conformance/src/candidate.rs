@@ -25,8 +25,6 @@ pub(crate) enum Part {
     Bound,
     /// Results that the processor gives for a batch as a whole.
     BatchResults,
-    /// Trying a failed batch again in parts.
-    Split,
 }
 
 impl Candidate {

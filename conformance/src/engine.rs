@@ -46,13 +46,13 @@ pub(crate) trait Engine: Send + Sync {
         self.call(0, item)
     }
 
-    /// Submits an item and takes it back before it is sent; `None` without a way to do so.
+    /// Submits an item and takes it back before it is sent.
     ///
     /// By default by dropping the call, which is the one way that futures have.
-    fn call_and_cancel(&self, item: u64) -> Option<Call<()>> {
+    fn call_and_cancel(&self, item: u64) -> Call<()> {
         let call = self.call(0, item);
-        Some(Box::pin(async move {
+        Box::pin(async move {
             let _ = tokio::time::timeout(Duration::from_millis(20), call).await;
-        }))
+        })
     }
 }

@@ -108,6 +108,11 @@ impl Script {
         Ok(answered.map(|item| (item, answer(item))).collect())
     }
 
+    /// Says whether a batch waits for something before it is answered.
+    pub(crate) fn waits(&self) -> bool {
+        self.act == Act::Hold
+    }
+
     /// Processes a batch on this thread.
     pub(crate) fn run_blocking(&self, items: &[u64]) -> Result<Vec<(u64, u64)>, String> {
         block_on(self.run(items))

@@ -25,6 +25,9 @@ macro_rules! passes {
         mod threads {
             $(#[test] fn $test() { super::passes($row, "ours (threads)"); })*
         }
+        mod tasks {
+            $(#[test] fn $test() { super::passes($row, "ours (tasks)"); })*
+        }
         mod inline {
             $(#[test] fn $test() { super::passes($row, "ours (inline)"); })*
         }
@@ -40,19 +43,29 @@ passes! {
     t7b_a_missing_result_moves_no_other: "T7b",
     t9_a_second_runtime_works: "T9",
     t10_a_processor_that_submits_to_itself_ends: "T10",
+    t11_a_poison_item_fails_alone: "T11",
     t12_many_keys_run_in_bounded_number: "T12",
     t13_callers_wait_for_room: "T13",
     l1_memory_does_not_grow: "L1",
 }
 
+/// The inline driver sends at once.
 #[test]
 fn t1_a_trickle_does_not_put_off_the_linger() {
     passes("T1", "ours (threads)");
+    passes("T1", "ours (tasks)");
+}
+
+#[test]
+fn t3_a_cancelled_item_is_not_executed() {
+    passes("T3", "ours (threads)");
+    passes("T3", "ours (tasks)");
 }
 
 #[test]
 fn t5_an_item_after_a_full_batch_gets_its_own_linger() {
     passes("T5", "ours (threads)");
+    passes("T5", "ours (tasks)");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The gates of speed: what is measured now against what was committed.
 //!
-//! A gate is a program in `benches` that prints one `name<TAB>value` a line, and a file in `perf/`.
+//! A gate is programs in `benches` that print one `name<TAB>value` a line, and a file in `perf/`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -28,10 +28,11 @@ pub(crate) enum Gate {
 impl Gate {
     pub(crate) const ALL: [Gate; 2] = [Gate::Allocs, Gate::Ratio];
 
-    fn program(self) -> &'static str {
+    /// The programs that measure, one after the other.
+    fn programs(self) -> &'static [&'static str] {
         match self {
-            Gate::Allocs => "perf-allocs",
-            Gate::Ratio => "perf-ratio",
+            Gate::Allocs => &["perf-allocs"],
+            Gate::Ratio => &["perf-ratio", "perf-core"],
         }
     }
 
@@ -97,17 +98,26 @@ pub(crate) fn perf(root: &Path, gates: &[Gate], bless: bool) -> Result<(), Failu
     if failed.is_empty() { Ok(()) } else { Err(format!("perf: {}", failed.join(", ")).into()) }
 }
 
-/// Builds and runs the program. The build names `batchyard` too, because cargo joins the features
+/// Builds and runs the programs. The build names `batchyard` too, because cargo joins the features
 /// of what it is asked to build: so the dependencies are those of the README's command, and are
-/// not built a second time.
+/// not built a second time. For the same reason every gate is built with the peers.
 fn measure(root: &Path, gate: Gate) -> Result<Measured, Failure> {
     let mut cargo = run::cargo(root, ["build", "--release", "--quiet", "--locked"]);
-    run::run(cargo.args(["-p", "benches", "-p", "batchyard", "--bin", gate.program()]))?;
-    let program = metadata::target(root)?.join("release").join(gate.program());
-    let mut command = Command::new(program);
-    command.current_dir(root).stdin(Stdio::null());
-    let output = String::from_utf8(run::read(&mut command)?)?;
-    Ok(lines(&output).map_err(|fault| format!("{}: {fault}", gate.program()))?)
+    cargo.args(["-p", "benches", "-p", "batchyard", "--features", "benches/peers"]);
+    run::run(cargo.args(gate.programs().iter().flat_map(|program| ["--bin", program])))?;
+    let folder = metadata::target(root)?.join("release");
+    let mut measured = Measured::new();
+    for program in gate.programs() {
+        let mut command = Command::new(folder.join(program));
+        command.current_dir(root).stdin(Stdio::null());
+        let output = String::from_utf8(run::read(&mut command)?)?;
+        for (name, value) in lines(&output).map_err(|fault| format!("{program}: {fault}"))? {
+            if measured.insert(name.clone(), value).is_some() {
+                return Err(format!("{program}: another program measures `{name}` too").into());
+            }
+        }
+    }
+    Ok(measured)
 }
 
 /// Reads `name<TAB>value` lines.

@@ -87,11 +87,13 @@ fn lessons() -> Result<(), Box<dyn Error>> {
     let snapshot = index.snapshot();
     let ids: Vec<String> = (0..ITEMS).map(|n| format!("lesson-{n}")).collect();
 
-    let (allocations, found) = count(|| ids.iter().filter(|id| snapshot.find(id).is_some()).count());
+    let (allocations, found) =
+        count(|| ids.iter().filter(|id| snapshot.find(id).is_some()).count());
     assert_eq!(found, ids.len());
     print("lessons_get_1000_ids", allocations);
 
-    let (allocations, found) = count(|| snapshot.query().task_type("build").limit(10).iter().count());
+    let (allocations, found) =
+        count(|| snapshot.query().task_type("build").limit(10).iter().count());
     assert_eq!(found, 10);
     print("lessons_query_newest_10_of_a_task_type", allocations);
     Ok(())

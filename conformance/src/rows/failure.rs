@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{PANICKED, ask, ask_all, in_runtime};
-use crate::candidate::{Candidate, Part};
+use crate::candidate::Candidate;
 use crate::engine::{Reply, Setup};
 use crate::script::{Act, Script, answer};
 use crate::verdict::Verdict;
@@ -53,15 +53,13 @@ pub(super) fn reentry(engine: &Candidate) -> Verdict {
 
 /// T11: seven good items need not fail with one bad.
 pub(super) fn poison(engine: &Candidate) -> Verdict {
-    if engine.lacks(Part::Split) {
-        return Verdict::absent("no split");
-    }
     in_runtime(async {
         let script = Script::new(Act::FailOver(3));
         let running = engine.start(Setup::default(), &script);
         let replies = ask_all(running.call_together((0..8).collect())).await;
         let good = (0..).zip(&replies).filter(|(item, reply)| **reply == Ok(answer(*item))).count();
         let calls = script.ran().len();
-        Verdict::of(good == 7 && replies[3].is_err(), format!("{good} of 7 survive, {calls} calls"))
+        let seen = format!("{good} of 7 survive, calls: {calls}");
+        Verdict::of(good == 7 && replies[3].is_err(), seen)
     })
 }

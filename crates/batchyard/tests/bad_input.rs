@@ -73,11 +73,6 @@ fn unknown_keys_and_operations_are_named_with_a_suggestion() {
         r#"{"id":"a","op":"commit","branch":"x","message":"m","changes":[{"path":"p","content":"","size":1}]}"#,
         &["unknown key \"changes[0].size\""],
     );
-    // What later versions know is not accepted and ignored now.
-    refuses_ops(
-        r#"{"id":"a","op":"commit","branch":"x","message":"m","changes":[],"group":"g"}"#,
-        &["unknown key"],
-    );
 }
 
 #[test]

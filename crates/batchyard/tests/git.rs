@@ -256,3 +256,43 @@ fn variables_of_git_do_not_lead_astray() {
     assert_eq!(yard.everything("elsewhere"), before);
     assert_eq!(yard.git("remote.git", &["show", "task/1:a.txt"]), "a");
 }
+
+#[test]
+fn a_group_is_done_as_a_whole_or_not_at_all() {
+    let yard = Yard::with_repository();
+    let of = |mut op: Value, group: &str| {
+        op["group"] = json!(group);
+        op
+    };
+    let ops = lines(&[
+        of(commit("a", "a", "a.txt", "a\n"), "good"),
+        of(push("pa", "a"), "good"),
+        of(commit("b", "b", "b.txt", "b\n"), "bad"),
+        of(commit("c", "c", "../c.txt", "c\n"), "bad"),
+        of(push("pb", "b"), "bad"),
+    ]);
+    let ran = yard.run_with(["git", "apply", "--repo", "repo", "--json", "-"], ops).code(1);
+    for id in ["a", "pa"] {
+        assert_eq!(ran.line(id)["status"], "landed");
+    }
+    assert_eq!(ran.line("c")["error"]["kind"], "invalid_path");
+    for id in ["b", "pb"] {
+        assert_eq!(ran.line(id)["status"], "skipped");
+    }
+    let branches = yard.git("repo", &["for-each-ref", "--format=%(refname:short)", "refs/heads"]);
+    assert_eq!(branches, "a\nmain");
+}
+
+#[test]
+fn what_the_remote_has_and_more_is_superseded() {
+    let yard = Yard::with_repository();
+    yard.git("repo", &["branch", "old"]);
+    yard.write("repo/more.txt", "more\n");
+    yard.git("repo", &["add", "--all"]);
+    yard.git("repo", &["commit", "--quiet", "--message", "More"]);
+    yard.git("repo", &["push", "--quiet", "origin", "main:old"]);
+    let ops = lines(&[push("p", "old")]);
+    let ran = yard.run_with(["git", "apply", "--repo", "repo", "--json", "-"], ops).code(1);
+    assert_eq!(ran.line("p")["status"], "failed");
+    assert_eq!(ran.line("p")["error"]["kind"], "superseded");
+}

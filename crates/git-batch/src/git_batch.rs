@@ -83,6 +83,7 @@ impl GitBatch {
             .max_batch_items(max_items)
             .linger(linger)
             .max_block(None)
+            .delivery_timeout(None)
             .build()
             .map_err(OpenError::Thread)?;
         Ok(GitBatch { batcher })
@@ -105,13 +106,30 @@ impl GitBatch {
         reason = "a batch owns its contents, so that it can give them up as it writes them"
     )]
     pub fn apply(&self, operations: Vec<Operation>) -> Result<Report, ApplyError> {
+        self.run(&operations, false)
+    }
+
+    /// Says what [`apply`](GitBatch::apply) would do: everything is built in memory and checked, the
+    /// remote is asked what it has, and nothing is written, moved or pushed, but for commits of the
+    /// remote that have to be fetched.
+    ///
+    /// An outcome of [`Outcome::Landed`] means that the operation would be tried. What hooks say, and
+    /// whether what the remote has got meanwhile can be merged, is not known before it is.
+    ///
+    /// # Errors
+    /// As [`apply`](GitBatch::apply).
+    pub fn preview(&self, operations: &[Operation]) -> Result<Report, ApplyError> {
+        self.run(operations, true)
+    }
+
+    fn run(&self, operations: &[Operation], is_dry: bool) -> Result<Report, ApplyError> {
         if let Some(id) = repeated(operations.iter().map(|op| op.id.as_str())) {
             return Err(ApplyError::DuplicateId { id });
         }
         let repository = self.repository();
         let max_items = repository.settings.max_items.unwrap_or(usize::MAX);
         let none = Earlier::default();
-        repository.run(&operations.iter().collect::<Vec<_>>(), max_items, &none)
+        repository.run(&operations.iter().collect::<Vec<_>>(), max_items, &none, is_dry)
     }
 
     /// Hands over one operation; it shares a batch, and a push, with others that come soon.
@@ -162,6 +180,30 @@ impl GitBatch {
         branches: &[String],
         strategy: Strategy,
     ) -> Result<Report, ApplyError> {
+        self.land_or_try(onto, branches, strategy, false)
+    }
+
+    /// Says what [`land`](GitBatch::land) would do, as [`preview`](GitBatch::preview) does for
+    /// [`apply`](GitBatch::apply).
+    ///
+    /// # Errors
+    /// As [`land`](GitBatch::land).
+    pub fn preview_land(
+        &self,
+        onto: &str,
+        branches: &[String],
+        strategy: Strategy,
+    ) -> Result<Report, ApplyError> {
+        self.land_or_try(onto, branches, strategy, true)
+    }
+
+    fn land_or_try(
+        &self,
+        onto: &str,
+        branches: &[String],
+        strategy: Strategy,
+        is_dry: bool,
+    ) -> Result<Report, ApplyError> {
         if let Some(id) = repeated(branches.iter().map(String::as_str)) {
             return Err(ApplyError::DuplicateId { id });
         }
@@ -174,7 +216,7 @@ impl GitBatch {
             .map(|source| {
                 let (source, into) = (source.clone(), onto.to_owned());
                 let merge = Merge { source: source.clone(), into, strategy, message: None };
-                Operation { id: source, kind: OperationKind::Merge(merge), after: Vec::new() }
+                Operation::new(source, OperationKind::Merge(merge))
             })
             .collect();
         operations.push(Operation::push("", onto));
@@ -183,6 +225,7 @@ impl GitBatch {
 
         let none = Earlier::default();
         let mut session = self.repository().session(&none)?;
+        session.is_dry = is_dry;
         let mut report = Report::default();
         for attempt in 1.. {
             let mut outcomes = vec![None; operations.len()];
@@ -215,7 +258,9 @@ impl Repository {
     fn open(dir: &Path, settings: Settings) -> Result<Repository, OpenError> {
         let store = Store::open(dir)?;
         store.check_remote(dir, &settings.remote)?;
-        let git = Git::open(store.git_dir()).map_err(|error| OpenError::Git(causes(&error)))?;
+        let git = Git::open(store.git_dir())
+            .map_err(|error| OpenError::Git(causes(&error)))?
+            .with_time_limit(settings.time_limit);
         let common_dir = store.common_dir().to_owned();
         Ok(Repository { dir: store.git_dir().to_owned(), common_dir, settings, git })
     }
@@ -226,6 +271,7 @@ impl Repository {
         operations: &[&Operation],
         max_items: usize,
         earlier: &Earlier,
+        is_dry: bool,
     ) -> Result<Report, ApplyError> {
         let plan = plan(operations, max_items);
         let mut outcomes = vec![None; operations.len()];
@@ -235,7 +281,10 @@ impl Repository {
         let mut report = Report::default();
         if !plan.batches.is_empty() {
             let mut session = self.session(earlier)?;
-            for order in &plan.batches {
+            session.is_dry = is_dry;
+            // Of batches that are only tried, later ones would miss what earlier ones have built.
+            let batches = if is_dry { vec![plan.batches.concat()] } else { plan.batches };
+            for order in &batches {
                 report.receipts.push(session.run(operations, order, &mut outcomes));
             }
         }

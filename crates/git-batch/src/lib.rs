@@ -42,7 +42,11 @@
 //! * **Parent**: the tip of the local branch. A new branch starts at its `base`, by default the
 //!   remote's default branch, fetched if need be.
 //! * **Isolation**: what is wrong with one operation fails it and skips what depends on it. The
-//!   push is not atomic: each ref has a lease of its own and is refused alone.
+//!   push is not atomic: each ref has a lease of its own and is refused alone. Where the remote
+//!   refuses all, halves are pushed until the culprit is alone. What may pass, a remote that moved
+//!   above all ([`OnMoved`]), is tried again when the others have landed.
+//! * **Groups** ([`Operation::in_group`]) are the exception: all of one is done, or nothing. A group
+//!   that is refused is not tried again.
 //! * **Content** is given with the operation, or taken from a [`Worktree`]: what an agent left in a
 //!   worktree of its own becomes a commit on the branch that is checked out there.
 //! * **Nothing is overwritten**: local branches move by compare-and-swap, the remote's only
@@ -108,7 +112,7 @@ pub use outcome::{
     Class, LeftOut, Omission, OpError, OpErrorKind, Outcome, Place, Receipt, RefChange, Report,
 };
 pub use processor::GitProcessor;
-pub use settings::Settings;
+pub use settings::{Guard, OnMoved, Settings};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -14,6 +14,9 @@ pub struct Operation {
     pub kind: OperationKind,
     /// Ids of operations that must succeed first; if one does not, this one is skipped.
     pub after: Vec<String>,
+    /// The name of the group that it belongs to: all operations of a group are done, or none is.
+    /// Their pushes are one atomic push of their own, and only after that their local branches move.
+    pub group: Option<String>,
 }
 
 /// What an [`Operation`] does.
@@ -161,6 +164,9 @@ pub enum Strategy {
     Squash,
     /// No new commit: the branch moves to the tip of the source, or the operation fails.
     FastForward,
+    /// The commits of the source are made again, one by one, on top of the branch: author, message
+    /// and encoding stay. Those that change nothing there are left out. Merge commits fail it.
+    Rebase,
 }
 
 /// One push of a local branch.
@@ -171,9 +177,14 @@ pub struct Push {
 }
 
 impl Operation {
+    /// Returns an operation that waits for no other and belongs to no group.
+    pub fn new(id: impl Into<String>, kind: OperationKind) -> Operation {
+        Operation { id: id.into(), kind, after: Vec::new(), group: None }
+    }
+
     /// Returns an operation that makes a commit.
     pub fn commit(id: impl Into<String>, commit: Commit) -> Operation {
-        Operation { id: id.into(), kind: OperationKind::Commit(commit), after: Vec::new() }
+        Operation::new(id, OperationKind::Commit(commit))
     }
 
     /// Returns an operation that merges `source` into `into` with a merge commit.
@@ -183,19 +194,26 @@ impl Operation {
         into: impl Into<String>,
     ) -> Operation {
         let merge = Merge { source: source.into(), into: into.into(), ..Merge::default() };
-        Operation { id: id.into(), kind: OperationKind::Merge(merge), after: Vec::new() }
+        Operation::new(id, OperationKind::Merge(merge))
     }
 
     /// Returns an operation that pushes `branch`.
     pub fn push(id: impl Into<String>, branch: impl Into<String>) -> Operation {
         let push = Push { branch: branch.into() };
-        Operation { id: id.into(), kind: OperationKind::Push(push), after: Vec::new() }
+        Operation::new(id, OperationKind::Push(push))
     }
 
     /// Adds the id of an operation that must succeed before this one.
     #[must_use]
     pub fn after(mut self, id: impl Into<String>) -> Operation {
         self.after.push(id.into());
+        self
+    }
+
+    /// Puts it into a group, of which all is done or nothing.
+    #[must_use]
+    pub fn in_group(mut self, name: impl Into<String>) -> Operation {
+        self.group = Some(name.into());
         self
     }
 }

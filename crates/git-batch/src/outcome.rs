@@ -41,7 +41,8 @@ pub enum Outcome {
         /// What git or the remote gave as the reason.
         reason: String,
     },
-    /// Another change took its place.
+    /// Another change took its place: the remote has the commit that was to be pushed, and more on
+    /// top of it.
     Superseded,
     /// It was not tried, because an operation that it needs did not succeed.
     Skipped {
@@ -152,6 +153,8 @@ pub enum OpErrorKind {
     NotFastForward,
     /// The two branches have no commit in common.
     UnrelatedHistories,
+    /// A branch with merge commits cannot be rebased.
+    NotLinear,
     /// The branch name clashes with a branch below or above it.
     BranchClash,
     /// Somebody else moved the local branch meanwhile, or holds its lock.
@@ -173,6 +176,12 @@ pub enum OpErrorKind {
     NestedRepository,
     /// The commit would delete most of the files.
     MassDeletion,
+    /// A new file looks like a secret.
+    Secret,
+    /// A file is over the limit of [`Settings::with_max_file_bytes`](crate::Settings::with_max_file_bytes).
+    TooLarge,
+    /// A new path equals another one but for upper and lower case.
+    PathClash,
     /// The remote could not be asked.
     Remote,
     /// Reading or writing the repository failed.
@@ -198,6 +207,7 @@ impl OpErrorKind {
             OpErrorKind::CheckedOut => "checked_out",
             OpErrorKind::NotFastForward => "not_fast_forward",
             OpErrorKind::UnrelatedHistories => "unrelated_histories",
+            OpErrorKind::NotLinear => "not_linear",
             OpErrorKind::BranchClash => "branch_clash",
             OpErrorKind::BranchMoved => "branch_moved",
             OpErrorKind::Cycle => "cycle",
@@ -208,6 +218,9 @@ impl OpErrorKind {
             OpErrorKind::WorktreeBusy => "worktree_busy",
             OpErrorKind::NestedRepository => "nested_repository",
             OpErrorKind::MassDeletion => "mass_deletion",
+            OpErrorKind::Secret => "secret",
+            OpErrorKind::TooLarge => "too_large",
+            OpErrorKind::PathClash => "path_clash",
             OpErrorKind::Remote => "remote",
             OpErrorKind::Repository => "repository",
         }

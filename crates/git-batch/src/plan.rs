@@ -15,49 +15,94 @@ pub(crate) struct Plan {
 
 /// Orders `operations`: first come, first served on each branch, and nothing before what it is
 /// `after`. What waits for the outcome of a push goes into a later batch than that push.
-/// Otherwise all share one batch, up to `max_items`.
+/// Otherwise all share one batch, up to `max_items`; a group is never cut.
 pub(crate) fn plan(operations: &[&Operation], max_items: usize) -> Plan {
     let edges = Edges::of(operations);
-    let mut blockers: Vec<usize> = edges.needs.iter().map(BTreeSet::len).collect();
-    let mut followers = vec![Vec::new(); operations.len()];
-    for (index, needs) in edges.needs.iter().enumerate() {
-        for &need in needs {
-            followers[need].push(index);
-        }
-    }
-
-    let mut ready: BTreeSet<usize> =
-        (0..operations.len()).filter(|&index| blockers[index] == 0).collect();
-    let mut stage = vec![0_usize; operations.len()];
+    let order = edges.order();
+    let stage = stages(operations, &edges, &order);
+    let last = operations.len();
+    let mut runs: Vec<bool> = vec![false; operations.len()];
     let mut by_stage: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-    while let Some(index) = ready.pop_first() {
+    for index in order.into_iter().filter(|&index| stage[index] <= last) {
+        runs[index] = true;
         by_stage.entry(stage[index]).or_default().push(index);
-        for &follower in &followers[index] {
-            let waits_for_push = matches!(operations[index].kind, OperationKind::Push(_))
-                && operations[follower].after.contains(&operations[index].id);
-            stage[follower] = stage[follower].max(stage[index] + usize::from(waits_for_push));
-            blockers[follower] -= 1;
-            if blockers[follower] == 0 {
-                ready.insert(follower);
-            }
-        }
     }
-
     let refused = (0..operations.len())
-        .filter(|&index| blockers[index] > 0)
+        .filter(|&index| !runs[index])
         .map(|index| {
             let message = format!(
-                "operation {:?} waits for itself through `after` and the order of its branch",
+                "operation {:?} waits for itself through `after`, its group and the order of its \
+                 branch",
                 operations[index].id
             );
             (index, OpError::new(OpErrorKind::Cycle, message))
         })
         .collect();
-    let batches = by_stage
-        .into_values()
-        .flat_map(|stage| stage.chunks(max_items.max(1)).map(<[usize]>::to_vec).collect::<Vec<_>>())
-        .collect();
+    let batches =
+        by_stage.into_values().flat_map(|stage| chunks(operations, stage, max_items)).collect();
     Plan { batches, refused }
+}
+
+/// The batch that each operation has to be in, counted from the first. What can be in none, because
+/// two groups wait for each other's pushes, gets a number that is larger than any can be.
+fn stages(operations: &[&Operation], edges: &Edges, order: &[usize]) -> Vec<usize> {
+    let mut groups: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for &index in order {
+        if let Some(group) = &operations[index].group {
+            groups.entry(group).or_default().push(index);
+        }
+    }
+    let mut stage = vec![0_usize; operations.len()];
+    loop {
+        let before = stage.clone();
+        for &index in order {
+            let op = operations[index];
+            for &need in &edges.needs[index] {
+                let other = operations[need];
+                let waits_for_push = matches!(other.kind, OperationKind::Push(_))
+                    && op.after.contains(&other.id)
+                    && (op.group.is_none() || op.group != other.group);
+                stage[index] = stage[index].max(stage[need] + usize::from(waits_for_push));
+            }
+            stage[index] = stage[index].min(operations.len() + 1);
+        }
+        for members in groups.values() {
+            let last = members.iter().map(|&index| stage[index]).max().unwrap_or_default();
+            for &index in members {
+                stage[index] = last;
+            }
+        }
+        if stage == before {
+            return stage;
+        }
+    }
+}
+
+/// Cuts a batch where it is long enough and no group has begun that has not ended.
+fn chunks(operations: &[&Operation], stage: Vec<usize>, max_items: usize) -> Vec<Vec<usize>> {
+    let mut left: BTreeMap<&str, usize> = BTreeMap::new();
+    for group in stage.iter().filter_map(|&index| operations[index].group.as_deref()) {
+        *left.entry(group).or_default() += 1;
+    }
+    let sizes = left.clone();
+    let mut open = 0_usize;
+    let mut chunks = Vec::new();
+    let mut chunk = Vec::new();
+    for index in stage {
+        if chunk.len() >= max_items.max(1) && open == 0 {
+            chunks.push(std::mem::take(&mut chunk));
+        }
+        chunk.push(index);
+        if let Some(group) = operations[index].group.as_deref()
+            && let Some(count) = left.get_mut(group)
+        {
+            open += usize::from(Some(&*count) == sizes.get(group));
+            *count -= 1;
+            open -= usize::from(*count == 0);
+        }
+    }
+    chunks.extend((!chunk.is_empty()).then_some(chunk));
+    chunks
 }
 
 /// For each operation, the ones that come before it.
@@ -93,6 +138,30 @@ impl Edges {
             }
         }
         Edges { needs }
+    }
+
+    /// All operations but those in a cycle, in the order of the input where nothing else is asked.
+    fn order(&self) -> Vec<usize> {
+        let mut blockers: Vec<usize> = self.needs.iter().map(BTreeSet::len).collect();
+        let mut followers = vec![Vec::new(); self.needs.len()];
+        for (index, needs) in self.needs.iter().enumerate() {
+            for &need in needs {
+                followers[need].push(index);
+            }
+        }
+        let mut ready: BTreeSet<usize> =
+            (0..self.needs.len()).filter(|&index| blockers[index] == 0).collect();
+        let mut order = Vec::new();
+        while let Some(index) = ready.pop_first() {
+            order.push(index);
+            for &follower in &followers[index] {
+                blockers[follower] -= 1;
+                if blockers[follower] == 0 {
+                    ready.insert(follower);
+                }
+            }
+        }
+        order
     }
 }
 
@@ -144,6 +213,33 @@ mod tests {
         assert_eq!(plan.batches, [vec![2]]);
         let refused: Vec<_> = plan.refused.iter().map(|(i, e)| (*i, e.kind)).collect();
         assert_eq!(refused, [(0, OpErrorKind::Cycle), (1, OpErrorKind::Cycle)]);
+    }
+
+    #[test]
+    fn a_group_is_in_one_batch() {
+        let ops = [
+            commit("a", "x").in_group("g"),
+            Operation::push("p", "y"),
+            commit("b", "z").in_group("g").after("p"),
+            commit("c", "w"),
+        ];
+        assert_eq!(plan(&refs(&ops), 1).batches, [vec![1], vec![3], vec![0, 2]]);
+        let inside = [Operation::push("p", "x").in_group("g"), commit("b", "y").in_group("g")];
+        assert_eq!(plan(&refs(&inside), 1).batches, [vec![0, 1]]);
+    }
+
+    #[test]
+    fn groups_that_wait_for_each_others_push_are_a_cycle() {
+        let ops = [
+            Operation::push("a1", "a").in_group("a"),
+            Operation::push("b1", "b").in_group("b"),
+            commit("a2", "c").in_group("a").after("b1"),
+            commit("b2", "d").in_group("b").after("a1"),
+            commit("free", "e"),
+        ];
+        let plan = plan(&refs(&ops), 100);
+        assert_eq!(plan.batches, [vec![4]]);
+        assert_eq!(plan.refused.len(), 4);
     }
 
     #[test]

@@ -113,12 +113,13 @@ pub(crate) fn classify(reason: &str) -> Class {
         "permission",
         "locked branch",
     ];
-    const TRANSIENT: [&str; 16] = [
+    const TRANSIENT: [&str; 17] = [
         "fetch first",
         "non-fast-forward",
         "stale info",
         "remote ref updated since checkout",
         "atomic push failed",
+        "atomic push failure",
         "atomic transaction failed",
         "failed to update ref",
         "failed to start transaction",

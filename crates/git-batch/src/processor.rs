@@ -51,7 +51,7 @@ impl BatchProcessor for GitProcessor {
             slot.resolve(Ok(Outcome::Failed(error)));
         }
         let operations: Vec<&Operation> = slots.iter().map(|slot| slot.item()).collect();
-        match self.repository.run(&operations, usize::MAX, &self.earlier) {
+        match self.repository.run(&operations, usize::MAX, &self.earlier, false) {
             Ok(report) => {
                 // Before the callers wake, so that what they submit next finds it.
                 self.earlier.record(&report);

@@ -6,7 +6,7 @@
 
 mod error;
 mod fetch;
-mod push;
+pub(crate) mod push;
 mod remote;
 pub(crate) mod scrub;
 
@@ -15,7 +15,7 @@ use gix::ObjectId;
 
 pub use self::error::PublishError;
 pub use self::fetch::fetch;
-pub use self::push::push;
+pub use self::push::{PushOptions, push, push_with};
 pub use self::remote::{RemoteState, remote_refs};
 pub use crate::porcelain::{Class, PushStatus};
 

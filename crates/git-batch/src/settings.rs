@@ -1,5 +1,6 @@
 //! How a [`GitBatch`](crate::GitBatch) batches.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::Author;
@@ -15,6 +16,37 @@ pub struct Settings {
     pub(crate) author: Option<Author>,
     pub(crate) max_file_bytes: u64,
     pub(crate) worktree_wait: Duration,
+    pub(crate) push_options: Vec<String>,
+    pub(crate) on_moved: OnMoved,
+    pub(crate) time_limit: Option<Duration>,
+    pub(crate) allowed: BTreeSet<Guard>,
+}
+
+/// A check that refuses what git would take and is most likely a mistake.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Guard {
+    /// A commit that deletes more than half of the files, and at least 20.
+    MassDeletion,
+    /// Content given as bytes for a new path that looks like a secret, as [`guard::secret`] tells.
+    ///
+    /// [`guard::secret`]: crate::guard::secret
+    Secrets,
+    /// A new path or branch that another one equals but for upper and lower case.
+    CaseClashes,
+}
+
+/// What a push does where the remote's branch has commits that the local one lacks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+#[non_exhaustive]
+pub enum OnMoved {
+    /// Merges the remote's commits into the local branch and pushes the result.
+    #[default]
+    Merge,
+    /// Makes the commits of the local branch again on top of the remote's and pushes those.
+    Rebase,
+    /// Fails with a transient [`Outcome::Rejected`](crate::Outcome::Rejected).
+    Fail,
 }
 
 impl Default for Settings {
@@ -27,6 +59,10 @@ impl Default for Settings {
             author: None,
             max_file_bytes: 100 << 20,
             worktree_wait: Duration::from_secs(10),
+            push_options: Vec::new(),
+            on_moved: OnMoved::default(),
+            time_limit: Some(Duration::from_mins(30)),
+            allowed: BTreeSet::new(),
         }
     }
 }
@@ -76,6 +112,37 @@ impl Settings {
     #[must_use]
     pub fn with_max_file_bytes(mut self, bytes: u64) -> Settings {
         self.max_file_bytes = bytes;
+        self
+    }
+
+    /// Sets what a push does where the remote's branch has moved; by default it merges.
+    ///
+    /// The local branch follows when the remote has confirmed the push, unless it is checked out.
+    #[must_use]
+    pub fn with_on_moved(mut self, on_moved: OnMoved) -> Settings {
+        self.on_moved = on_moved;
+        self
+    }
+
+    /// Sets how long one call of git may take, a push or a fetch above all; by default 30 minutes.
+    /// `None` waits without end.
+    #[must_use]
+    pub fn with_time_limit(mut self, limit: Option<Duration>) -> Settings {
+        self.time_limit = limit;
+        self
+    }
+
+    /// Allows what a guard refuses otherwise.
+    #[must_use]
+    pub fn allowing(mut self, guard: Guard) -> Settings {
+        self.allowed.insert(guard);
+        self
+    }
+
+    /// Adds a push option, which the hooks of the remote get with every push.
+    #[must_use]
+    pub fn with_push_option(mut self, option: impl Into<String>) -> Settings {
+        self.push_options.push(option.into());
         self
     }
 

@@ -283,7 +283,7 @@ fn attributes_of_the_repository_count_where_git_decides_a_merge() {
     assert_eq!(fixture.git(["show", "trunk:README.md"]), "one\ntwo\nthree\na\nb\n");
 }
 
-/// Names so long that not all fit on the command line of one push.
+/// Names so long that not all fit on the command line of one push, which a group needs.
 #[test]
 fn a_push_that_was_never_run_is_not_counted() {
     let fixture = Fixture::new();
@@ -292,7 +292,8 @@ fn a_push_that_was_never_run_is_not_counted() {
     let main = fixture.id("main");
     let packed = branches.iter().map(|branch| format!("{main} refs/heads/{branch}\n"));
     fs::write(fixture.work().join(".git/packed-refs"), packed.collect::<String>()).unwrap();
-    let pushes = branches.iter().enumerate().map(|(n, b)| Operation::push(n.to_string(), b));
+    let pushes =
+        branches.iter().enumerate().map(|(n, b)| Operation::push(n.to_string(), b).in_group("g"));
     let report = fixture.open().apply(pushes.collect()).unwrap();
     assert_eq!(kind(report.get("0")), Some(OpErrorKind::Remote));
     assert_eq!((report.pushes(), fixture.received()), (0, 0));

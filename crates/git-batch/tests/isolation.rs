@@ -2,7 +2,10 @@
 
 mod support;
 
-use git_batch::{Action, Author, Change, Commit, Mode, ObjectId, OpErrorKind, Operation, Outcome};
+use git_batch::{
+    Action, Author, Change, Commit, GitBatch, Mode, ObjectId, OnMoved, OpErrorKind, Operation,
+    Outcome, Settings,
+};
 use support::{Fixture, kind, landed};
 
 #[test]
@@ -132,7 +135,8 @@ fn content_that_a_filter_would_change_is_refused() {
 #[test]
 fn a_lost_lease_rejects_that_push_alone() {
     let fixture = Fixture::new();
-    let git = fixture.open();
+    let settings = Settings::default().with_on_moved(OnMoved::Fail);
+    let git = GitBatch::open(fixture.work(), settings).unwrap();
     let commit = |branch: &str, n: u32| Commit::new(branch, "m").write("n", n.to_string());
     git.apply(vec![
         Operation::commit("a", commit("x", 1)),

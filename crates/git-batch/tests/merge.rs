@@ -9,7 +9,7 @@ use support::{Fixture, kind, landed, no_change, try_run};
 
 fn merge(id: &str, source: &str, into: &str, strategy: Strategy) -> Operation {
     let merge = Merge { source: source.into(), into: into.into(), strategy, message: None };
-    Operation { id: id.into(), kind: OperationKind::Merge(merge), after: Vec::new() }
+    Operation::new(id, OperationKind::Merge(merge))
 }
 
 /// A branch `trunk` at main that is checked out nowhere.

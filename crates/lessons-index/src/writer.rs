@@ -32,6 +32,7 @@ impl Writer {
             .max_batch_weight(MAX_BATCH_BYTES.max(max_line_bytes.saturating_add(1)) as u64)
             .capacity(MAX_WAITING_LESSONS)
             .max_block(None)
+            .delivery_timeout(None)
             .history(0)
             .build()
     }

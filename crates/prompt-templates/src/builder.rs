@@ -165,6 +165,7 @@ impl Builder {
             .inline()
             .max_batch_items(MAX_BATCH)
             .max_block(None)
+            .delivery_timeout(None)
             .history(0)
             .build()
             .map_err(|error| Error::new(ErrorKind::Store, error.to_string()))?;

@@ -108,6 +108,8 @@ mod tidy;
 mod functions;
 mod value;
 
+mod migrate;
+
 mod error;
 mod locate;
 mod position;
@@ -121,6 +123,7 @@ pub use digest::Digest;
 pub use error::{Error, ErrorKind, LoadError};
 pub use fit::{Dropped, Fitted, Unit};
 pub use front_matter::Meta;
+pub use migrate::{MigratedTemplate, Migration, MigrationNote, migrate};
 pub use prefix::StablePrefix;
 pub use prompt::Prompt;
 pub use roles::{Message, Role};

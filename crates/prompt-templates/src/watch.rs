@@ -26,6 +26,8 @@ use crate::{Error, ErrorKind, LoadError, Prompts, Reload};
 #[derive(Debug)]
 #[must_use = "dropping it ends the watch"]
 pub struct Watch {
+    #[cfg(feature = "watch")]
+    _system: notify::RecommendedWatcher,
     wake: Sender<Wake>,
     thread: Option<JoinHandle<()>>,
 }
@@ -60,15 +62,12 @@ impl Prompts {
         let (wake, woken) = channel();
         #[cfg(feature = "watch")]
         let system = system_watch(&dir.path, wake.clone())?;
-        #[cfg(not(feature = "watch"))]
-        let system = ();
         let cannot = |error: std::io::Error| {
             let message = format!("cannot start a thread to watch the folder: {error}");
             Error::new(ErrorKind::Io, message).path(Some(&dir.path))
         };
         let prompts = self.clone();
         let run = move || {
-            let _system = system;
             while goes_on(&woken, interval) {
                 match prompts.reload_if_changed() {
                     Ok(None) => {}
@@ -78,7 +77,12 @@ impl Prompts {
             }
         };
         let thread = std::thread::Builder::new().name("prompts-watch".to_owned()).spawn(run);
-        Ok(Watch { wake, thread: Some(thread.map_err(cannot)?) })
+        Ok(Watch {
+            #[cfg(feature = "watch")]
+            _system: system,
+            wake,
+            thread: Some(thread.map_err(cannot)?),
+        })
     }
 }
 

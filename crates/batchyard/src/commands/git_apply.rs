@@ -23,7 +23,8 @@ const OPERATIONS: &str = r#"Operations:
 A branch that is not there yet begins at the "base" of its commit, by default the remote's default
 branch; a merge needs both branches. A change has a path and one of content, content_base64,
 "delete":true, from (a path of the parent) and oid; mode is 100644, 100755, 120000 or 160000.
-"after" names operations that must succeed first. In place of changes, "worktree" names a worktree of
+"after" names operations that must succeed first; of the operations of one "group" all are done or
+none is. In place of changes, "worktree" names a worktree of
 the repository that has the branch checked out, with "files":[PATH...] or "all":true: its content is
 committed as git add would, and git status is clean there afterwards."#;
 

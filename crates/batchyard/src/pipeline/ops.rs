@@ -45,7 +45,7 @@ pub(crate) fn make(
                 message: Some(format!("Merge branch '{branch}' into {onto}").into()),
             };
             let kind = OperationKind::Merge(merge);
-            let operation = Operation { id: merged.clone(), kind, after: vec![last] };
+            let operation = Operation::new(&merged, kind).after(last);
             operations.merges.push((at, operation));
             last = merged;
         }

@@ -20,6 +20,8 @@ pub(crate) struct Op {
     pub(crate) id: String,
     /// Ids of operations that must succeed first.
     pub(crate) after: Vec<String>,
+    /// All operations of a group are done, or none is.
+    pub(crate) group: Option<String>,
     /// What to do, or what is wrong with this operation alone.
     pub(crate) kind: Result<OperationKind, OpFault>,
 }
@@ -41,6 +43,7 @@ fn parse(line: &str) -> Result<Op, Fault> {
     let id = take_id(&mut object)?;
     let op: String = object.required("op")?;
     let after: Vec<String> = object.optional("after")?.unwrap_or_default();
+    let group: Option<String> = object.optional("group")?;
     let kind = match op.as_str() {
         "commit" => commit(&mut object)?,
         "merge" => merge(&mut object)?,
@@ -51,7 +54,7 @@ fn parse(line: &str) -> Result<Op, Fault> {
         }
     };
     object.finish()?;
-    Ok(Op { id, after, kind })
+    Ok(Op { id, after, group, kind })
 }
 
 fn commit(object: &mut Object<'_>) -> Result<Result<OperationKind, OpFault>, Fault> {
@@ -130,7 +133,8 @@ fn strategy(name: &str) -> Result<Strategy, String> {
 
 /// Splits the input: what git can be asked for, and what fails or is skipped before that.
 ///
-/// An operation that needs a faulty one is skipped, at any depth.
+/// An operation that needs a faulty one is skipped, at any depth, and so is one that shares a group
+/// with it.
 pub(crate) fn split(ops: Vec<Op>) -> (Vec<Operation>, HashMap<String, Refusal>) {
     let mut refused: HashMap<String, Refusal> = HashMap::new();
     for op in &ops {
@@ -140,11 +144,18 @@ pub(crate) fn split(ops: Vec<Op>) -> (Vec<Operation>, HashMap<String, Refusal>) 
     }
     loop {
         let mut grown = false;
+        let groups: HashMap<&str, &String> = ops
+            .iter()
+            .filter(|op| refused.contains_key(&op.id))
+            .filter_map(|op| Some((op.group.as_deref()?, &op.id)))
+            .collect();
         for op in &ops {
             if refused.contains_key(&op.id) {
                 continue;
             }
-            if let Some(because) = op.after.iter().find(|id| refused.contains_key(*id)) {
+            let group = op.group.as_deref().and_then(|group| groups.get(group)).copied();
+            if let Some(because) = op.after.iter().chain(group).find(|id| refused.contains_key(*id))
+            {
                 refused.insert(op.id.clone(), Refusal::Skipped(because.clone()));
                 grown = true;
             }
@@ -156,7 +167,12 @@ pub(crate) fn split(ops: Vec<Op>) -> (Vec<Operation>, HashMap<String, Refusal>) 
     let operations = ops
         .into_iter()
         .filter(|op| !refused.contains_key(&op.id))
-        .filter_map(|op| op.kind.ok().map(|kind| Operation { id: op.id, kind, after: op.after }))
+        .filter_map(|op| {
+            let kind = op.kind.ok()?;
+            let mut operation = Operation::new(op.id, kind);
+            (operation.after, operation.group) = (op.after, op.group);
+            Some(operation)
+        })
         .collect();
     (operations, refused)
 }
@@ -192,6 +208,9 @@ pub(crate) fn to_json(operation: &Operation) -> Value {
     };
     if !operation.after.is_empty() {
         value["after"] = json!(operation.after);
+    }
+    if let Some(group) = &operation.group {
+        value["group"] = json!(group);
     }
     value
 }

@@ -99,7 +99,7 @@ impl OpLine {
                 line.error = Some(error);
             }
             Outcome::Superseded => {
-                let message = "a later operation took its place";
+                let message = "the remote has this commit, and more on top of it";
                 line.error = Some(OpErrorLine::new("superseded", message));
             }
             Outcome::Skipped { because } => line.skip(because),

@@ -59,7 +59,6 @@ impl Batch<'_, '_> {
                 .into(),
             });
         }
-        check_deletions(&captured)?;
         let mut tree = TreeEdit::new(&self.session.store, old_tree)?;
         let store = &self.session.store;
         for path in captured.changes.iter().filter(|(_, new)| new.is_none()).map(|(path, _)| path) {
@@ -71,6 +70,12 @@ impl Batch<'_, '_> {
             }
         }
         let new_tree = tree.write(store)?;
+        if captured.changes.values().any(Option::is_none) {
+            self.check_deletions(old_tree, new_tree)?;
+        }
+        for path in captured.changes.iter().filter(|(_, new)| new.is_some()).map(|(path, _)| path) {
+            self.check_case(old_tree, new_tree, path.as_bstr())?;
+        }
 
         let subject = message.lines().next().unwrap_or_default().as_bstr().to_owned();
         let id = self.session.store.write_commit(NewCommit {
@@ -138,26 +143,6 @@ impl Batch<'_, '_> {
             ),
         ))
     }
-}
-
-/// How many files a commit from a worktree deletes before it is looked at as a mistake.
-const MANY: usize = 20;
-
-/// Refuses a commit that deletes most of what was there: a worktree that was emptied or half
-/// checked out looks like that.
-fn check_deletions(captured: &Captured) -> Result<(), OpError> {
-    let deleted = captured.changes.values().filter(|new| new.is_none()).count();
-    let before = captured.files_before;
-    if deleted < MANY || deleted * 2 <= before {
-        return Ok(());
-    }
-    Err(OpError::new(
-        OpErrorKind::MassDeletion,
-        format!(
-            "the commit would delete {deleted} of {before} files; if that is meant, commit it with \
-             git"
-        ),
-    ))
 }
 
 fn other_branch(checkout: &Checkout, name: &FullName) -> OpError {

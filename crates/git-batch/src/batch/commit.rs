@@ -54,6 +54,7 @@ impl Batch<'_, '_> {
         }
         let new_tree = self.edit(old_tree, &commit.changes)?;
         self.check_filters(new_tree, &commit.changes)?;
+        self.check_guards(old_tree, new_tree, &commit.changes)?;
         if new_tree == old_tree {
             return Err(match parent {
                 Some(commit) => Outcome::no_change(commit),

@@ -2,24 +2,28 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bstr::{BString, ByteSlice};
 use gix::ObjectId;
 use gix::refs::FullName;
 
+use super::push::unheard;
 use super::{Batch, Pending, PendingKind};
-use crate::outcome::causes;
-use crate::publish::{self, PushStatus, RefUpdate};
 use crate::store::RefMove;
-use crate::{Class, OpError, OpErrorKind, Outcome, Place, RefChange};
+use crate::{OpError, Outcome, Place, RefChange};
 
 impl Batch<'_, '_> {
     pub(super) fn finish(
         &mut self,
         mut pending: Vec<Pending>,
+        order: &[usize],
         outcomes: &mut [Option<Outcome>],
         onto: Option<&FullName>,
     ) {
-        self.skip(BTreeSet::new(), &mut pending, outcomes);
+        let gone = self.bind_groups(order, &mut pending, outcomes);
+        self.skip(gone, &mut pending, outcomes);
+        if self.is_dry {
+            self.foresee(pending, outcomes);
+            return;
+        }
         let tips: Vec<ObjectId> = pending.iter().map(|p| p.commit).collect();
         let keep = match self.session.store.persist(&tips) {
             Ok(keep) => keep,
@@ -30,6 +34,7 @@ impl Batch<'_, '_> {
                 return;
             }
         };
+        self.push_groups(&mut pending, outcomes);
         self.wait_for_worktrees();
         self.move_local(&mut pending, outcomes);
         self.push_all(&pending, outcomes);
@@ -37,6 +42,20 @@ impl Batch<'_, '_> {
             self.follow(onto);
         }
         drop(keep);
+    }
+
+    /// Says what would become of all, as far as it can be known without doing it.
+    fn foresee(&mut self, pending: Vec<Pending>, outcomes: &mut [Option<Outcome>]) {
+        for p in pending {
+            let outcome = match p.kind {
+                PendingKind::Push => self.foresee_push(&p.branch, p.commit),
+                PendingKind::Local | PendingKind::Remote => Ok(()),
+            };
+            outcomes[p.operation] = Some(match outcome {
+                Ok(()) => Outcome::Landed { commit: p.commit, left_out: p.left_out },
+                Err(outcome) => outcome,
+            });
+        }
     }
 
     /// Lets others finish who hold the index of a worktree that is to move: while that one is waited
@@ -123,7 +142,7 @@ impl Batch<'_, '_> {
     }
 
     /// Fails operations and skips what cannot be done without them.
-    fn fail(
+    pub(super) fn fail(
         &self,
         failed: BTreeSet<usize>,
         error: &OpError,
@@ -139,18 +158,21 @@ impl Batch<'_, '_> {
 
     /// Skips all that needs one of `gone`, what stands on the same local branches, and what was to
     /// move at the remote only and has no push left.
-    fn skip(
+    pub(super) fn skip(
         &self,
         mut gone: BTreeSet<usize>,
         pending: &mut Vec<Pending>,
         outcomes: &mut [Option<Outcome>],
     ) {
+        // Where several of its needs are gone, the one that began it is named.
+        let culprits = gone.clone();
         let mut because: BTreeMap<FullName, usize> = BTreeMap::new();
         loop {
             let before = gone.len();
             let unpushed = self.unpushed(pending);
             pending.retain(|p| {
-                let need = p.needs.iter().find(|need| gone.contains(need));
+                let find = |gone: &BTreeSet<usize>| p.needs.iter().find(|need| gone.contains(need));
+                let need = find(&culprits).or_else(|| find(&gone));
                 let other = need.or(because.get(&p.branch)).or(unpushed.get(&p.operation));
                 let Some(&other) = other else { return true };
                 // A local branch moves as a whole, or not at all.
@@ -199,112 +221,17 @@ impl Batch<'_, '_> {
         if wanted.is_empty() {
             return;
         }
-        let results = self.push_refs(&wanted);
+        let results = self.deliver(&wanted);
         for p in pending.iter().filter(|p| p.kind != PendingKind::Local) {
             let outcome = match results.get(&p.branch) {
-                Some(Ok(())) => Outcome::landed(p.commit),
+                Some(Ok(pushed)) => Outcome::landed(match p.kind {
+                    PendingKind::Push => *pushed,
+                    PendingKind::Local | PendingKind::Remote => p.commit,
+                }),
                 Some(Err(outcome)) => outcome.clone(),
-                None => OpError::new(
-                    OpErrorKind::Remote,
-                    format!("git did not say what became of {:?}", p.branch.shorten()),
-                )
-                .into(),
+                None => unheard(&p.branch).into(),
             };
             outcomes[p.operation] = Some(outcome);
-        }
-    }
-
-    fn push_refs(
-        &mut self,
-        wanted: &BTreeMap<FullName, ObjectId>,
-    ) -> BTreeMap<FullName, Result<(), Outcome>> {
-        let all = |outcome: Outcome| {
-            wanted.keys().map(|name| (name.clone(), Err(outcome.clone()))).collect()
-        };
-        let theirs = match self.remote() {
-            Ok(state) => state.refs.clone(),
-            Err(error) => return all(error.into()),
-        };
-        let mut results = BTreeMap::new();
-        let mut updates = Vec::new();
-        for (name, &new) in wanted {
-            let expect = theirs.get(name.as_bstr()).copied();
-            if expect == Some(new) {
-                results.insert(name.clone(), Ok(()));
-            } else if let Err(outcome) = self.check_forward(name, expect, new) {
-                results.insert(name.clone(), Err(outcome));
-            } else {
-                updates.push(RefUpdate { name: name.as_bstr().to_owned(), expect, new });
-            }
-        }
-        if updates.is_empty() {
-            return results;
-        }
-        match publish::push(&self.session.git, &self.session.settings.remote, &updates) {
-            Err(error) => {
-                let has_run = u32::from(error.has_run());
-                self.receipt.pushes += has_run;
-                self.receipt.processes += has_run;
-                let error = OpError::new(OpErrorKind::Remote, causes(&error));
-                for name in names(&updates) {
-                    results.insert(name, Err(error.clone().into()));
-                }
-            }
-            Ok(report) => {
-                self.receipt.pushes += report.pushes;
-                self.receipt.processes += report.processes;
-                for (name, status) in report.refs {
-                    let result = self.read_status(&name, &updates, status);
-                    if let Ok(name) = FullName::try_from(name) {
-                        results.insert(name, result);
-                    }
-                }
-            }
-        }
-        results
-    }
-
-    /// A lease lets git overwrite what it names, so it is checked here that nothing is lost.
-    fn check_forward(
-        &self,
-        name: &FullName,
-        expect: Option<ObjectId>,
-        new: ObjectId,
-    ) -> Result<(), Outcome> {
-        let Some(old) = expect else { return Ok(()) };
-        let store = &self.session.store;
-        if store.has_object(old) && store.is_ancestor(old, new)? {
-            return Ok(());
-        }
-        Err(Outcome::Rejected {
-            class: Class::Transient,
-            reason: format!(
-                "the remote's branch {:?} has commits that the local one has not (non-fast-forward)",
-                name.shorten().to_str_lossy()
-            ),
-        })
-    }
-
-    fn read_status(
-        &mut self,
-        name: &BString,
-        updates: &[RefUpdate],
-        status: PushStatus,
-    ) -> Result<(), Outcome> {
-        match status {
-            PushStatus::UpToDate => Ok(()),
-            PushStatus::Rejected { class, reason } => Err(Outcome::Rejected { class, reason }),
-            _ => {
-                if let Some(update) = updates.iter().find(|update| update.name == *name) {
-                    self.receipt.refs.push(RefChange {
-                        name: name.clone(),
-                        place: Place::Remote,
-                        old: update.expect,
-                        new: update.new,
-                    });
-                }
-                Ok(())
-            }
         }
     }
 
@@ -336,8 +263,4 @@ impl Batch<'_, '_> {
             });
         }
     }
-}
-
-fn names(updates: &[RefUpdate]) -> impl Iterator<Item = FullName> {
-    updates.iter().filter_map(|update| FullName::try_from(update.name.clone()).ok())
 }

@@ -42,15 +42,33 @@ impl Batch<'_, '_> {
             return self.advance(into, theirs, step, needs);
         }
 
-        let (author, committer) = self.session.signer.sign(None)?;
-        let new_tree = match store.merge(ours, theirs, self.session.lock.state_dir())? {
-            Merged::Clean(tree) => tree,
-            Merged::Conflict(paths) => {
-                let with = self.who_changed(&into, &paths)?;
-                return Err(Outcome::Conflict { paths, with });
+        if merge.strategy == Strategy::Rebase {
+            let id = match self.rebase(theirs, ours) {
+                Err(Outcome::Conflict { paths, .. }) => {
+                    let with = self.who_changed(&into, &paths)?;
+                    return Err(Outcome::Conflict { paths, with });
+                }
+                other => other?,
+            };
+            if id == ours {
+                return Err(Outcome::no_change(ours));
             }
-            Merged::Unrelated => return Err(unrelated(&merge.source, &merge.into).into()),
-        };
+            let new_tree = self.session.store.tree_of(id)?;
+            let message = format!("rebase {} (git-batch)", merge.source).into();
+            let step = Step { operation: index, old_tree, new_tree, message };
+            return self.advance(into, id, step, needs);
+        }
+
+        let (author, committer) = self.session.signer.sign(None)?;
+        let new_tree =
+            match self.session.store.merge(ours, theirs, self.session.lock.state_dir())? {
+                Merged::Clean(tree) => tree,
+                Merged::Conflict(paths) => {
+                    let with = self.who_changed(&into, &paths)?;
+                    return Err(Outcome::Conflict { paths, with });
+                }
+                Merged::Unrelated => return Err(unrelated(&merge.source, &merge.into).into()),
+            };
         let parents = match merge.strategy {
             Strategy::Squash if new_tree == old_tree => {
                 return Err(Outcome::no_change(ours));

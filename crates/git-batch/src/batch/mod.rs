@@ -2,9 +2,14 @@
 
 mod base;
 mod capture;
+mod catch_up;
 mod commit;
+mod deliver;
 mod finish;
+mod group;
+mod guards;
 mod merge;
+mod push;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -18,7 +23,7 @@ use crate::lock::WriterLock;
 use crate::program::Git;
 use crate::publish::RemoteState;
 use crate::store::{
-    CheckedOut, Signer, Store, WorktreeMove, check_not_checked_out, clashes, sweep_indexes,
+    CheckedOut, Keep, Signer, Store, WorktreeMove, check_not_checked_out, clashes, sweep_indexes,
     sweep_quarantine,
 };
 use crate::{
@@ -32,6 +37,8 @@ pub(crate) struct Session<'a> {
     settings: &'a Settings,
     signer: Signer,
     lock: WriterLock,
+    /// Whether batches are only tried.
+    pub(crate) is_dry: bool,
     /// What became of operations of earlier inputs.
     earlier: &'a Earlier,
 }
@@ -48,6 +55,14 @@ struct Batch<'s, 'a> {
     remote: Option<RemoteState>,
     /// Until when to wait for worktrees that others work in, once one was looked at.
     worktree_end: Option<Instant>,
+    /// The local branches by their names in lower case, once they were needed.
+    folded: Option<BTreeMap<Vec<u8>, FullName>>,
+    /// Whether all is only tried: nothing is written, moved or pushed.
+    is_dry: bool,
+    /// Keeps new packs until refs point into them.
+    keeps: Vec<Keep>,
+    /// Whether a moved remote is left to whoever asked for the landing.
+    is_landing: bool,
     receipt: Receipt,
 }
 
@@ -119,7 +134,7 @@ impl<'a> Session<'a> {
         sweep_quarantine(lock.state_dir());
         sweep_indexes(lock.state_dir());
         let signer = Signer::of(&store, settings.author.as_ref());
-        Session { store, git, settings, signer, lock, earlier }
+        Session { store, git, settings, signer, lock, is_dry: false, earlier }
     }
 
     /// Runs one batch: `order` has the indexes of its operations, `outcomes` the ends of those
@@ -144,6 +159,7 @@ impl<'a> Session<'a> {
         let started = Instant::now();
         let before = (self.store.fsyncs(), self.store.processes(), self.store.bytes());
         let checked_out = self.store.checked_out();
+        let is_dry = self.is_dry;
         let mut batch = Batch {
             session: self,
             operations,
@@ -152,6 +168,10 @@ impl<'a> Session<'a> {
             branches: BTreeMap::new(),
             remote: None,
             worktree_end: None,
+            folded: None,
+            is_dry,
+            keeps: Vec::new(),
+            is_landing: onto.is_some(),
             receipt: Receipt::default(),
         };
         if let Some(onto) = onto
@@ -162,7 +182,7 @@ impl<'a> Session<'a> {
             }
         } else {
             let pending = batch.build(order, outcomes);
-            batch.finish(pending, outcomes, onto);
+            batch.finish(pending, order, outcomes, onto);
         }
         let mut receipt = batch.receipt;
         receipt.refs.sort();
@@ -295,7 +315,8 @@ impl Batch<'_, '_> {
     }
 
     /// Refuses a new branch that would be a folder of another one, or inside one.
-    fn check_clash(&self, name: &FullName) -> Result<(), OpError> {
+    fn check_clash(&mut self, name: &FullName) -> Result<(), OpError> {
+        self.check_branch_case(name)?;
         let is_inside = |inner: &FullName, outer: &FullName| {
             inner
                 .as_bstr()

@@ -12,7 +12,21 @@ use crate::program::Git;
 
 /// How many bytes of arguments one push may have: below what every platform allows, with room
 /// for the environment.
-const MAX_ARGUMENTS: usize = if cfg!(windows) { 24 << 10 } else { 512 << 10 };
+pub(crate) const MAX_ARGUMENTS: usize = if cfg!(windows) { 24 << 10 } else { 512 << 10 };
+
+/// The reason that git gives for a ref that could have moved, had not another ref been refused.
+const ATOMIC: &str = "atomic push failed";
+
+/// How many bytes of arguments one update takes at most.
+pub(crate) fn arguments_len(name: &BStr, new: ObjectId) -> usize {
+    const FIXED: usize = "--force-with-lease=::".len() + 2;
+    FIXED + 2 * name.len() + 2 * new.kind().len_in_hex()
+}
+
+/// Whether that is the reason; a remote words it a little differently.
+pub(crate) fn is_innocent(reason: &str) -> bool {
+    reason == ATOMIC || reason == "atomic push failure"
+}
 
 /// Pushes `updates` to `remote` with one command; each ref lands or fails alone.
 ///
@@ -30,15 +44,46 @@ const MAX_ARGUMENTS: usize = if cfg!(windows) { 24 << 10 } else { 512 << 10 };
 /// The remote cannot be reached, the pre-push hook refused, the refs do not fit on one command
 /// line (about 3,000), or there was no answer for any ref and none has landed.
 pub fn push(git: &Git, remote: &str, updates: &[RefUpdate]) -> Result<PushReport, PublishError> {
+    push_with(git, remote, updates, &PushOptions::default())
+}
+
+/// How a push is made; see [`push_with`].
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct PushOptions {
+    /// Whether the remote is to move all refs or none.
+    pub is_atomic: bool,
+    /// What the hooks of the remote get as push options.
+    pub options: Vec<String>,
+}
+
+/// As [`push`], with options.
+///
+/// An atomic push in which one update cannot be sent sends none. Whether a remote did as it was
+/// asked shows in the statuses: they are read from its answer, ref by ref.
+///
+/// # Errors
+/// As [`push`]; a remote that knows no atomic pushes or no push options refuses.
+pub fn push_with(
+    git: &Git,
+    remote: &str,
+    updates: &[RefUpdate],
+    options: &PushOptions,
+) -> Result<PushReport, PublishError> {
     check_remote(remote)?;
     let mut report =
         PushReport { refs: Vec::new(), pushes: 0, processes: 0, stderr: String::new() };
     let mut round = Round::plan(git, updates)?;
+    if options.is_atomic {
+        round.all_or_none();
+    }
     if !round.sent.is_empty() {
         let arguments = round.arguments()?;
         let remote_here = Untracked::of(git, remote)?;
         let mut command = git.command();
         command.args(&remote_here.options).args(["push", "--porcelain"]);
+        command.args(options.is_atomic.then_some("--atomic"));
+        command.args(options.options.iter().map(|option| format!("--push-option={option}")));
         command.args(arguments.leases).args(["--", &remote_here.name]).args(arguments.refspecs);
         let failure = match git.finish(command, None) {
             Ok(output) => {
@@ -134,6 +179,17 @@ impl<'a> Round<'a> {
             }
         }
         Ok(round)
+    }
+
+    /// Sends nothing if something cannot be sent.
+    fn all_or_none(&mut self) {
+        if self.sent.len() == self.updates.len() {
+            return;
+        }
+        for (_, index) in std::mem::take(&mut self.sent) {
+            let reason = ATOMIC.to_owned();
+            self.statuses[index] = Some(PushStatus::Rejected { class: Class::Transient, reason });
+        }
     }
 
     fn arguments(&self) -> Result<Arguments, PublishError> {

@@ -44,7 +44,6 @@ impl Store {
 
     /// Builds the commit, signed if the configuration says so.
     pub(crate) fn write_commit(&self, new: NewCommit) -> Result<ObjectId, OpError> {
-        let fault = |error: gix::Error| OpError::repository("cannot build a commit", &error);
         let commit = gix::objs::Commit {
             tree: new.tree,
             parents: new.parents.into(),
@@ -54,6 +53,45 @@ impl Store {
             message: new.message,
             extra_headers: Vec::new(),
         };
+        self.sign_and_write(commit)
+    }
+
+    /// Builds a commit like `commit`, with another tree and parent: its author, message and encoding
+    /// stay, signatures do not.
+    pub(crate) fn rewrite_commit(
+        &self,
+        commit: ObjectId,
+        tree: ObjectId,
+        parent: ObjectId,
+        committer: Signature,
+    ) -> Result<ObjectId, OpError> {
+        let fault = |error: gix::Error| {
+            OpError::repository(&format!("cannot read commit {commit}"), &error)
+        };
+        let found = self.repo.find_commit(commit).map_err(fault)?;
+        let old = found.decode().map_err(fault)?;
+        let author = old.author().map_err(fault)?.to_owned().map_err(fault)?;
+        self.sign_and_write(gix::objs::Commit {
+            tree,
+            parents: [parent].into_iter().collect(),
+            author,
+            committer,
+            encoding: old.encoding.map(ToOwned::to_owned),
+            message: old.message.to_owned(),
+            extra_headers: Vec::new(),
+        })
+    }
+
+    /// The parents of a commit.
+    pub(crate) fn parents(&self, commit: ObjectId) -> Result<Vec<ObjectId>, OpError> {
+        let found = self.repo.find_commit(commit).map_err(|error| {
+            OpError::repository(&format!("cannot read commit {commit}"), &error)
+        })?;
+        Ok(found.parent_ids().map(gix::Id::detach).collect())
+    }
+
+    fn sign_and_write(&self, commit: gix::objs::Commit) -> Result<ObjectId, OpError> {
+        let fault = |error: gix::Error| OpError::repository("cannot build a commit", &error);
         let signing = self.repo.commit_signing_options_if_enabled().map_err(fault)?;
         let commit = match signing {
             None => commit,

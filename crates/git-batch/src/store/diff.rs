@@ -14,14 +14,16 @@ use crate::OpError;
 #[derive(Debug, Default)]
 pub(crate) struct TreeDiff {
     pub(crate) paths: BTreeSet<BString>,
-    added: bool,
-    deleted: bool,
+    /// How many files are new.
+    pub(crate) additions: usize,
+    /// How many files are gone.
+    pub(crate) deletions: usize,
 }
 
 impl TreeDiff {
     /// Whether something may have been renamed: only then can git and gix differ in a merge.
     pub(crate) fn may_rename(&self) -> bool {
-        self.added && self.deleted
+        self.additions > 0 && self.deletions > 0
     }
 }
 
@@ -47,11 +49,11 @@ impl Store {
         for change in recorder.records {
             let (mode, path) = match change {
                 Change::Addition { entry_mode, path, .. } => {
-                    diff.added |= entry_mode.is_no_tree();
+                    diff.additions += usize::from(entry_mode.is_no_tree());
                     (entry_mode, path)
                 }
                 Change::Deletion { entry_mode, path, .. } => {
-                    diff.deleted |= entry_mode.is_no_tree();
+                    diff.deletions += usize::from(entry_mode.is_no_tree());
                     (entry_mode, path)
                 }
                 Change::Modification { entry_mode, path, .. } => (entry_mode, path),

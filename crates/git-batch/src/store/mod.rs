@@ -28,6 +28,7 @@ pub(crate) use commit::{NewCommit, check_message};
 pub(crate) use identity::Signer;
 pub(crate) use merge::{Merged, unrelated};
 pub(crate) use oracle::sweep_quarantine;
+pub(crate) use pack::Keep;
 pub(crate) use refs::{RefMove, WorktreeMove};
 pub(crate) use tree::TreeEdit;
 pub(crate) use worktrees::{CheckedOut, check_not_checked_out};
@@ -115,6 +116,17 @@ impl Store {
     /// The branch that `HEAD` names.
     pub(crate) fn head_branch(&self) -> Option<FullName> {
         self.repo.head_name().ok().flatten()
+    }
+
+    /// All local branches.
+    pub(crate) fn local_branches(&self) -> Result<Vec<FullName>, OpError> {
+        let fault = |error: &dyn std::error::Error| {
+            OpError::repository("cannot list the local branches", error)
+        };
+        let platform = self.repo.references().map_err(|error| fault(&error))?;
+        let branches = platform.local_branches().map_err(|error| fault(&error))?;
+        // One that is broken is in nobody's way.
+        Ok(branches.filter_map(Result::ok).map(|branch| branch.name().to_owned()).collect())
     }
 
     /// Whether there is no commit at all on any branch here.

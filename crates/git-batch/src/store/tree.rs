@@ -136,6 +136,23 @@ impl Store {
         Ok(entry.map(|entry| (entry.mode(), entry.object_id())))
     }
 
+    /// The names in a folder of a tree; `folder` ends with a slash, or is empty for the root.
+    pub(crate) fn names_in(&self, tree: ObjectId, folder: &BStr) -> Result<Vec<BString>, OpError> {
+        let folder = folder.strip_suffix(b"/").unwrap_or(folder).as_bstr();
+        let id = if folder.is_empty() {
+            Some(tree)
+        } else {
+            self.entry_at(tree, folder)?.filter(|(mode, _)| mode.is_tree()).map(|(_, id)| id)
+        };
+        let Some(id) = id else { return Ok(Vec::new()) };
+        Ok(self.load_folder(id)?.into_keys().collect())
+    }
+
+    /// How many files a tree has, folders not counted.
+    pub(crate) fn count_files(&self, tree: ObjectId) -> Result<usize, OpError> {
+        Ok(self.files_of(tree)?.len())
+    }
+
     fn load_folder(&self, id: ObjectId) -> Result<Folder, OpError> {
         let fault =
             |error: gix::Error| OpError::repository(&format!("cannot read tree {id}"), &error);

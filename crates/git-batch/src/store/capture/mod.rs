@@ -58,8 +58,6 @@ pub(crate) struct Captured {
     /// What the index is to know of it.
     pub(crate) updates: BTreeMap<BString, PathUpdate>,
     pub(crate) left_out: Vec<LeftOut>,
-    /// How many files the parent has.
-    pub(crate) files_before: usize,
 }
 
 /// How often a work tree is read whose index keeps changing.
@@ -152,8 +150,7 @@ impl<'a> Difference<'a> {
             let files = store.files_of(request.tree)?;
             Some(files.into_iter().map(|(path, mode, id)| (path, (mode, id))).collect())
         };
-        let files_before = parent.as_ref().map_or(index.entries.len(), BTreeMap::len);
-        let captured = Captured { files_before, ..Captured::default() };
+        let captured = Captured::default();
         Ok(Difference { store, request, index, parent, captured, left_out: BTreeMap::new() })
     }
 

@@ -134,7 +134,7 @@ impl Store {
     }
 
     /// All entries of a tree that are no trees, by path.
-    pub(super) fn files_of(
+    pub(in crate::store) fn files_of(
         &self,
         tree: ObjectId,
     ) -> Result<Vec<(BString, gix::objs::tree::EntryMode, ObjectId)>, OpError> {

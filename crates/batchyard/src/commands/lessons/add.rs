@@ -1,0 +1,161 @@
+//! `lessons add`: records of stdin into the file.
+
+use std::fs::OpenOptions;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use lessons_index::{AddError, Failure, Lesson, LessonsIndex};
+use serde_json::{Map, Value, json};
+
+use super::open;
+use crate::cli::Session;
+use crate::exit::{Exit, Stop, chain};
+use crate::input::{Input, plain_file};
+
+/// A record with all its keys.
+pub(super) const RECORD: &str = r#"A record needs an id only; unknown keys are kept:
+
+    {"id":"oom-1","task_type":"implementer","activity_type":"build","failure_type":"oom",
+     "failure_msg":"linker: out of memory","resolution":"link with fewer jobs","pattern":"memory",
+     "times_seen":3,"first_seen":"2026-01-31T08:00:00Z","last_seen":"2026-02-01T08:00:00Z"}
+
+all in one line. With --count a record is a failure: it needs no id, and is counted up where one
+with the same scope, failure_type and message is known, whatever paths, numbers and names the
+message speaks of. `batchyard run` finds the lessons of a task by task_type, which is its kind."#;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Add {
+    /// The lessons file
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Count each record as a failure instead, and print its id and how often it was seen
+    #[arg(long)]
+    count: bool,
+}
+
+/// Adds all records of stdin, or none: they are checked before the file is touched.
+pub(super) fn run(session: &Session, options: &Add) -> Result<Exit, Stop> {
+    let path = &options.file;
+    if options.count {
+        return count(session, path);
+    }
+    let stdin = Input::Stdin;
+    let mut lessons = Vec::new();
+    for line in stdin.lines()? {
+        let lesson = Lesson::parse_line(&line.text).map_err(|error| {
+            Stop::refused(format_args!("{}:{}: {error}", stdin.name(), line.number))
+                .help("nothing was added; put the line right and run again")
+        })?;
+        lessons.push(lesson);
+    }
+    writable(path)?;
+    let index = open(path)?;
+    let added = lessons.len();
+    add_all(session, &index, lessons)?;
+    let total = index.snapshot().len();
+    if session.output.json {
+        session.output.object(&json!({ "summary": { "added": added, "lessons": total } }));
+    } else {
+        session.output.line(format!("{added} added, {total} lessons"));
+    }
+    Ok(Exit::Done)
+}
+
+/// Counts all failures of stdin, or none.
+fn count(session: &Session, path: &Path) -> Result<Exit, Stop> {
+    let stdin = Input::Stdin;
+    let mut failures = Vec::new();
+    for line in stdin.lines()? {
+        failures.push(failure(&line.text).map_err(|error| {
+            Stop::refused(format_args!("{}:{}: {error}", stdin.name(), line.number))
+                .help("nothing was counted; put the line right and run again")
+        })?);
+    }
+    writable(path)?;
+    let index = open(path)?;
+    let counted = session.interrupt.shielded(|| index.record_all(failures));
+    let counted = all_or_why(counted)?;
+    for lesson in &counted {
+        let (id, times) = (&lesson.id, lesson.times_seen);
+        if session.output.json {
+            session.output.object(&json!({ "id": id, "times_seen": times }));
+        } else {
+            session.output.human(format!("{id} seen {times} times"));
+        }
+    }
+    let (counted, total) = (counted.len(), index.snapshot().len());
+    if session.output.json {
+        session.output.object(&json!({ "summary": { "counted": counted, "lessons": total } }));
+    } else {
+        session.output.line(format!("{counted} counted, {total} lessons"));
+    }
+    Ok(Exit::Done)
+}
+
+fn failure(line: &str) -> Result<Failure, String> {
+    let record: Map<String, Value> =
+        serde_json::from_str(line).map_err(|error| format!("no JSON object: {error}"))?;
+    let text = |key: &str| match record.get(key) {
+        None | Some(Value::Null) => Ok(String::new()),
+        Some(Value::String(text)) => Ok(text.clone()),
+        Some(other) => Err(format!("{key:?} is {other}, not a string")),
+    };
+    let message = text("failure_msg")?;
+    if message.is_empty() {
+        return Err("\"failure_msg\" is missing or empty, and a failure is known by it".to_owned());
+    }
+    let mut failure = Failure::new(text("failure_type")?, message)
+        .scope(text("scope")?)
+        .task_type(text("task_type")?)
+        .activity_type(text("activity_type")?)
+        .pattern(text("pattern")?)
+        .resolution(text("resolution")?);
+    let at = text("last_seen")?;
+    if !at.is_empty() {
+        let time: Timestamp =
+            at.parse().map_err(|_| format!("\"last_seen\" is {at:?}, not a time of RFC 3339"))?;
+        failure = failure.at(time);
+    }
+    match record.get("metadata") {
+        None | Some(Value::Null) => Ok(failure),
+        Some(Value::Object(metadata)) => Ok(failure.metadata(metadata.clone())),
+        Some(other) => Err(format!("\"metadata\" is {other}, not an object")),
+    }
+}
+
+/// Adds lessons in one write.
+///
+/// # Errors
+///
+/// Says which of them was not added first, and why: status 2 if the file is as it was, else 1.
+pub(crate) fn add_all(
+    session: &Session,
+    index: &LessonsIndex,
+    lessons: Vec<Lesson>,
+) -> Result<(), Stop> {
+    all_or_why(session.interrupt.shielded(|| index.add_all(lessons))).map(drop)
+}
+
+fn all_or_why(done: Vec<Result<Arc<Lesson>, AddError>>) -> Result<Vec<Arc<Lesson>>, Stop> {
+    let changed_file = |error: &AddError| matches!(error, AddError::Write { source, .. } if source.has_changed_file());
+    let nothing_done =
+        done.iter().all(|done| done.as_ref().is_err_and(|error| !changed_file(error)));
+    done.into_iter().collect::<Result<Vec<_>, _>>().map_err(|error| {
+        if nothing_done { Stop::refused(chain(&error)) } else { Stop::failed(chain(&error)) }
+    })
+}
+
+/// Checks that the file can be written to, so that a refusal comes before any work.
+pub(super) fn writable(path: &Path) -> Result<(), Stop> {
+    let cannot = |error: io::Error| {
+        Stop::refused(format_args!("cannot write to {}: {error}", path.display()))
+    };
+    plain_file(path)?;
+    match OpenOptions::new().append(true).open(path) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(cannot(error)),
+    }
+}

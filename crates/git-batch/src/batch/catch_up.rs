@@ -1,0 +1,135 @@
+//! Brings a branch together with what the remote has got meanwhile.
+
+use bstr::{BString, ByteSlice};
+use gix::ObjectId;
+use gix::refs::FullName;
+
+use super::Batch;
+use super::push::moved;
+use crate::store::{Merged, NewCommit, RefMove, check_not_checked_out, unrelated};
+use crate::{OnMoved, OpError, OpErrorKind, Outcome, Place, RefChange};
+
+impl Batch<'_, '_> {
+    /// The commit that can be pushed now: `ours`, or one that the remote's commits are in too.
+    pub(super) fn catch_up(
+        &mut self,
+        name: &FullName,
+        ours: ObjectId,
+    ) -> Result<ObjectId, Outcome> {
+        let listed = self.remote()?.refs.get(name.as_bstr()).copied();
+        let Some(listed) = listed else { return Ok(ours) };
+        let store = &self.session.store;
+        if store.has_object(listed) && store.is_ancestor(listed, ours)? {
+            return Ok(ours);
+        }
+        let on_moved = self.session.settings.on_moved;
+        if on_moved == OnMoved::Fail {
+            return Err(moved(name));
+        }
+        let theirs = self.remote_tip(name)?.unwrap_or(listed);
+        if let Some(remote) = &mut self.remote {
+            remote.refs.insert(name.as_bstr().to_owned(), theirs);
+        }
+        if self.session.store.is_ancestor(ours, theirs)? {
+            return Err(Outcome::Superseded);
+        }
+        let id = match on_moved {
+            OnMoved::Rebase => self.rebase(ours, theirs)?,
+            _ => self.merge_theirs(name, ours, theirs)?,
+        };
+        let keep = self.session.store.persist(&[id])?;
+        self.keeps.push(keep);
+        Ok(id)
+    }
+
+    fn merge_theirs(
+        &mut self,
+        name: &FullName,
+        ours: ObjectId,
+        theirs: ObjectId,
+    ) -> Result<ObjectId, Outcome> {
+        let (author, committer) = self.session.signer.sign(None)?;
+        let branch = name.shorten().to_str_lossy();
+        let remote = &self.session.settings.remote;
+        let state = self.session.lock.state_dir();
+        let tree = match self.session.store.merge(ours, theirs, state)? {
+            Merged::Clean(tree) => tree,
+            Merged::Conflict(paths) => {
+                let with = self.who_changed(name, &paths)?;
+                return Err(Outcome::Conflict { paths, with });
+            }
+            Merged::Unrelated => {
+                return Err(unrelated(&format!("{remote}/{branch}"), &branch).into());
+            }
+        };
+        let message: BString = format!("Merge branch '{branch}' of {remote}\n").into();
+        let parents = vec![ours, theirs];
+        let new = NewCommit { tree, parents, author, committer, message };
+        Ok(self.session.store.write_commit(new)?)
+    }
+
+    /// Makes the commits that `tip` has and `onto` has not again on top of `onto`. What changes
+    /// nothing there is left out.
+    pub(super) fn rebase(&mut self, tip: ObjectId, onto: ObjectId) -> Result<ObjectId, Outcome> {
+        let mut commits = Vec::new();
+        let mut at = tip;
+        while !self.session.store.is_ancestor(at, onto)? {
+            let [parent] = self.session.store.parents(at)?[..] else {
+                return Err(OpError::new(
+                    OpErrorKind::NotLinear,
+                    format!("commit {at} has not one parent and cannot be rebased; merge instead"),
+                )
+                .into());
+            };
+            commits.push((at, parent));
+            at = parent;
+        }
+        let mut top = onto;
+        for (commit, parent) in commits.into_iter().rev() {
+            if parent == top {
+                top = commit;
+                continue;
+            }
+            let (author, committer) = self.session.signer.sign(None)?;
+            let store = &mut self.session.store;
+            let old_tree = store.tree_of(top)?;
+            // A commit that lives for this merge only: seen from it, `commit` is one change away.
+            let beside = store.write_commit(NewCommit {
+                tree: old_tree,
+                parents: vec![parent],
+                author,
+                committer: committer.clone(),
+                message: "beside".into(),
+            })?;
+            let tree = match store.merge(beside, commit, self.session.lock.state_dir())? {
+                Merged::Clean(tree) => tree,
+                Merged::Conflict(paths) => {
+                    return Err(Outcome::Conflict { paths, with: Vec::new() });
+                }
+                Merged::Unrelated => {
+                    return Err(unrelated(&commit.to_string(), &top.to_string()).into());
+                }
+            };
+            if tree != old_tree {
+                top = store.rewrite_commit(commit, tree, top, committer)?;
+            }
+        }
+        Ok(top)
+    }
+
+    /// Lets the local branch follow to what was pushed in its place, unless it has moved again or is
+    /// checked out. The push is confirmed in any case.
+    pub(super) fn follow_push(&mut self, name: &FullName, old: Option<ObjectId>, new: ObjectId) {
+        let tip = self.session.store.branch_tip(name);
+        if tip != Ok(old) || check_not_checked_out(&self.checked_out, name, None).is_err() {
+            return;
+        }
+        let message = "git-batch: with what the remote had".into();
+        let moves = [RefMove { name: name.clone(), old, new, message, worktree: None }];
+        let results = self.session.store.move_refs(&moves, &self.session.signer);
+        if results.is_ok_and(|results| results == [Ok(())]) {
+            let name = name.as_bstr().to_owned();
+            self.receipt.refs.push(RefChange { name, place: Place::Local, old, new });
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Pushes branches and reads what became of them.
+
+use std::collections::BTreeMap;
+
+use bstr::{BString, ByteSlice};
+use gix::ObjectId;
+use gix::refs::FullName;
+
+use super::Batch;
+use crate::outcome::causes;
+use crate::publish::{self, PublishError, PushOptions, PushStatus, RefUpdate};
+use crate::{Class, OnMoved, OpError, OpErrorKind, Outcome, Place, RefChange};
+
+impl Batch<'_, '_> {
+    /// Pushes branches with one command and a lease for each; if it is atomic, all move or none.
+    pub(super) fn push_refs(
+        &mut self,
+        wanted: &BTreeMap<FullName, ObjectId>,
+        is_atomic: bool,
+    ) -> BTreeMap<FullName, Result<(), Outcome>> {
+        let all = |outcome: Outcome| {
+            wanted.keys().map(|name| (name.clone(), Err(outcome.clone()))).collect()
+        };
+        let theirs = match self.remote() {
+            Ok(state) => state.refs.clone(),
+            Err(error) => return all(error.into()),
+        };
+        let mut results = BTreeMap::new();
+        let mut updates = Vec::new();
+        for (name, &new) in wanted {
+            let expect = theirs.get(name.as_bstr()).copied();
+            if expect == Some(new) {
+                results.insert(name.clone(), Ok(()));
+            } else if expect.is_some_and(|old| self.is_behind(new, old)) {
+                // A group of this batch may have brought the branch further.
+                let is_ours =
+                    self.receipt.refs.iter().any(|change| {
+                        change.place == Place::Remote && change.name == name.as_bstr()
+                    });
+                let result = if is_ours { Ok(()) } else { Err(Outcome::Superseded) };
+                results.insert(name.clone(), result);
+            } else if let Err(outcome) = self.check_forward(name, expect, new) {
+                results.insert(name.clone(), Err(outcome));
+            } else {
+                updates.push(RefUpdate { name: name.as_bstr().to_owned(), expect, new });
+            }
+        }
+        if updates.is_empty() {
+            return results;
+        }
+        let settings = self.session.settings;
+        let options = PushOptions { is_atomic, options: settings.push_options.clone() };
+        match publish::push_with(&self.session.git, &settings.remote, &updates, &options) {
+            Err(error) => {
+                let has_run = u32::from(error.has_run());
+                self.receipt.pushes += has_run;
+                self.receipt.processes += has_run;
+                let outcome = match &error {
+                    // The network, or a server that was busy.
+                    PublishError::Failed { class: Class::Transient, .. } => {
+                        Outcome::Rejected { class: Class::Transient, reason: causes(&error) }
+                    }
+                    _ => OpError::new(OpErrorKind::Remote, causes(&error)).into(),
+                };
+                for name in names(&updates) {
+                    results.insert(name, Err(outcome.clone()));
+                }
+            }
+            Ok(report) => {
+                self.receipt.pushes += report.pushes;
+                self.receipt.processes += report.processes;
+                for (name, status) in report.refs {
+                    let result = self.read_status(&name, &updates, status);
+                    if let Ok(name) = FullName::try_from(name) {
+                        results.insert(name, result);
+                    }
+                }
+            }
+        }
+        results
+    }
+
+    /// Whether a push would be tried, by what the remote has now.
+    pub(super) fn foresee_push(&mut self, name: &FullName, new: ObjectId) -> Result<(), Outcome> {
+        let theirs = self.remote()?.refs.get(name.as_bstr()).copied();
+        match theirs {
+            Some(theirs) if theirs != new && self.is_behind(new, theirs) => {
+                Err(Outcome::Superseded)
+            }
+            _ if self.session.settings.on_moved == OnMoved::Fail || self.is_landing => {
+                self.check_forward(name, theirs, new)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the remote has the commit, and more on top of it.
+    fn is_behind(&self, new: ObjectId, theirs: ObjectId) -> bool {
+        let store = &self.session.store;
+        store.has_object(theirs) && store.is_ancestor(new, theirs) == Ok(true)
+    }
+
+    /// A lease lets git overwrite what it names, so it is checked here that nothing is lost.
+    fn check_forward(
+        &self,
+        name: &FullName,
+        expect: Option<ObjectId>,
+        new: ObjectId,
+    ) -> Result<(), Outcome> {
+        let Some(old) = expect else { return Ok(()) };
+        let store = &self.session.store;
+        if store.has_object(old) && store.is_ancestor(old, new)? {
+            return Ok(());
+        }
+        Err(moved(name))
+    }
+
+    fn read_status(
+        &mut self,
+        name: &BString,
+        updates: &[RefUpdate],
+        status: PushStatus,
+    ) -> Result<(), Outcome> {
+        match status {
+            PushStatus::UpToDate => Ok(()),
+            PushStatus::Rejected { class, reason } => Err(Outcome::Rejected { class, reason }),
+            _ => {
+                if let Some(update) = updates.iter().find(|update| update.name == *name) {
+                    self.receipt.refs.push(RefChange {
+                        name: name.clone(),
+                        place: Place::Remote,
+                        old: update.expect,
+                        new: update.new,
+                    });
+                    if let Some(remote) = &mut self.remote {
+                        remote.refs.insert(name.clone(), update.new);
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+fn names(updates: &[RefUpdate]) -> impl Iterator<Item = FullName> {
+    updates.iter().filter_map(|update| FullName::try_from(update.name.clone()).ok())
+}
+
+pub(super) fn moved(name: &FullName) -> Outcome {
+    Outcome::Rejected {
+        class: Class::Transient,
+        reason: format!(
+            "the remote's branch {:?} has commits that the local one has not (non-fast-forward)",
+            name.shorten().to_str_lossy()
+        ),
+    }
+}
+
+pub(super) fn unheard(branch: &FullName) -> OpError {
+    let message = format!("git did not say what became of {:?}", branch.shorten());
+    OpError::new(OpErrorKind::Remote, message)
+}

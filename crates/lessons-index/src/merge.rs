@@ -1,0 +1,294 @@
+use std::collections::{HashMap, HashSet};
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::compact::beside;
+use crate::error::{OpenError, WriteError};
+use crate::fault::{Fault, FaultKind};
+use crate::intake::Lines;
+use crate::lesson::Lesson;
+use crate::members::{self, Members};
+use crate::options::Options;
+use crate::scan::{Line, Scanner};
+use crate::source;
+use crate::stamp;
+
+/// Says what a merge of two files did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Merged {
+    /// Lessons and tombstones that are in the result.
+    pub lessons: u64,
+    /// Those that both sides had changed, and that were merged key by key.
+    pub combined: u64,
+    /// Those that only one side had added or changed.
+    pub taken: u64,
+}
+
+/// Says why two files were not merged; both are as they were before.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MergeError {
+    /// A file cannot be read.
+    #[error(transparent)]
+    Read(#[from] OpenError),
+    /// A file has lines that are no text or markers of a merge conflict.
+    #[error("{path:?}, {fault}; repair it and merge again")]
+    Fault {
+        /// The file.
+        path: PathBuf,
+        /// The first such line.
+        fault: Box<Fault>,
+    },
+    /// The result cannot be written.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+}
+
+/// Merges two files that come from a third, and writes the result in place of `ours`.
+///
+/// It is a merge driver for git: lessons are merged by id, so that two branches that both appended
+/// never conflict. Of a lesson that both sides changed, each key is merged for itself: counters
+/// take what both sides added, `last_seen` the later, `first_seen` the earlier time; of two other
+/// values that differ the one of the side that was seen later holds. The same two sides give the
+/// same lessons, whichever is ours. A tombstone holds against a lesson that was seen last before
+/// it. Broken lines of either side stay.
+///
+/// # Errors
+///
+/// Returns [`MergeError`] when a file cannot be read or written, or holds markers of a conflict or
+/// bytes that are no UTF-8.
+pub fn merge_files(
+    base: impl AsRef<Path>,
+    ours: impl AsRef<Path>,
+    theirs: impl AsRef<Path>,
+) -> Result<Merged, MergeError> {
+    let (base, theirs) = (Side::read(base.as_ref())?, Side::read(theirs.as_ref())?);
+    let path = ours.as_ref();
+    let ours = Side::read(path)?;
+    let (text, merged) = merge(&base, &ours, &theirs);
+    write(path, &text)?;
+    Ok(merged)
+}
+
+/// Is one of the three files.
+struct Side {
+    /// The last line of each id, in the order of the file.
+    lines: Vec<Lesson>,
+    places: HashMap<String, usize>,
+    broken: Vec<String>,
+}
+
+impl Side {
+    fn read(path: &Path) -> Result<Self, MergeError> {
+        let unreadable = |source| OpenError::Read { path: path.to_owned(), source };
+        let (mut file, _) = source::open_regular(path)?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(unreadable)?;
+        let options = Options::default();
+        let mut side = Self { lines: Vec::new(), places: HashMap::new(), broken: Vec::new() };
+        let mut lines = Lines::new(&options);
+        let mut scanner = Scanner::new(usize::MAX >> 1);
+        let mut take = |line: Line<'_>| match lines.examine(line) {
+            Some(Ok((record, raw))) => {
+                side.put(Lesson::of(record, raw));
+                Ok(())
+            }
+            Some(Err(fault)) if is_fatal(fault.kind) => Err(Box::new(fault)),
+            Some(Err(_)) => {
+                side.broken.push(String::from_utf8_lossy(line.bytes).into_owned());
+                Ok(())
+            }
+            None => Ok(()),
+        };
+        let mut read = scanner.feed(&bytes, &mut take);
+        if let (Ok(()), Some(line)) = (&read, scanner.tail()) {
+            read = take(line);
+        }
+        read.map_err(|fault| MergeError::Fault { path: path.to_owned(), fault })?;
+        Ok(side)
+    }
+
+    /// A later line of an id stands where that line stands.
+    fn put(&mut self, lesson: Lesson) {
+        let place = self.lines.len();
+        if let Some(old) = self.places.insert(lesson.id.clone(), place) {
+            self.lines[old] = Lesson::blank();
+        }
+        self.lines.push(lesson);
+    }
+
+    fn get(&self, id: &str) -> Option<&Lesson> {
+        self.places.get(id).map(|place| &self.lines[*place])
+    }
+
+    fn lessons(&self) -> impl Iterator<Item = &Lesson> {
+        self.lines.iter().filter(|lesson| !lesson.id.is_empty())
+    }
+}
+
+fn is_fatal(kind: FaultKind) -> bool {
+    matches!(kind, FaultKind::ConflictMarker | FaultKind::Utf16 | FaultKind::NotUtf8)
+}
+
+fn merge(base: &Side, ours: &Side, theirs: &Side) -> (String, Merged) {
+    let (mut text, mut merged) = (String::new(), Merged::default());
+    let mut put = |line: &str, merged: &mut Merged| {
+        text.push_str(line);
+        text.push('\n');
+        merged.lessons += 1;
+    };
+    for lesson in ours.lessons() {
+        let before = base.get(&lesson.id);
+        match (theirs.get(&lesson.id), before) {
+            (Some(other), _) if other.raw() == lesson.raw() => put(lesson.raw(), &mut merged),
+            (Some(other), Some(before)) if before.raw() == lesson.raw() => {
+                merged.taken += 1;
+                put(other.raw(), &mut merged);
+            }
+            (Some(other), Some(before)) if before.raw() == other.raw() => {
+                merged.taken += 1;
+                put(lesson.raw(), &mut merged);
+            }
+            (Some(other), before) => {
+                merged.combined += 1;
+                put(&combine(before, lesson, other), &mut merged);
+            }
+            // They compacted it away, and we did not touch it.
+            (None, Some(before)) if before.raw() == lesson.raw() => {}
+            (None, _) => {
+                merged.taken += 1;
+                put(lesson.raw(), &mut merged);
+            }
+        }
+    }
+    for lesson in theirs.lessons().filter(|lesson| ours.get(&lesson.id).is_none()) {
+        if base.get(&lesson.id).is_none_or(|before| before.raw() != lesson.raw()) {
+            merged.taken += 1;
+            put(lesson.raw(), &mut merged);
+        }
+    }
+    let known: HashSet<&String> = ours.broken.iter().chain(&base.broken).collect();
+    let new = theirs.broken.iter().filter(|line| !known.contains(line));
+    for line in ours.broken.iter().chain(new) {
+        text.push_str(line);
+        text.push('\n');
+    }
+    (text, merged)
+}
+
+/// Merges two lines of one id that both differ from the one before.
+fn combine(base: Option<&Lesson>, ours: &Lesson, theirs: &Lesson) -> String {
+    // The side that was seen later; equal times are told apart by the bytes of the line.
+    let rank = |lesson: &Lesson| (when(lesson), lesson.raw().to_owned());
+    let [older, newer] = if rank(ours) <= rank(theirs) { [ours, theirs] } else { [theirs, ours] };
+    if ours.is_tombstone() || theirs.is_tombstone() {
+        return newer.raw().to_owned();
+    }
+    let (Ok(old), Ok(new)) = (Members::of(older.raw()), Members::of(newer.raw())) else {
+        return newer.raw().to_owned();
+    };
+    let before = base.and_then(|base| Members::of(base.raw()).ok());
+    let (old, before) = (values(&old), before.as_ref().map(values).unwrap_or_default());
+    let new_values = values(&new);
+    let mut names: Vec<&String> = new_values.iter().chain(&old).map(|(name, _)| name).collect();
+    let mut seen = HashSet::new();
+    names.retain(|name| seen.insert(*name));
+    let changes: Vec<(&str, Option<String>)> = names
+        .into_iter()
+        .map(|name| {
+            let [before, old, new] = [&before, &old, &new_values].map(|v| get(v, name));
+            let value = if old == before {
+                new
+            } else if new == before {
+                old
+            } else {
+                new
+            };
+            (name.as_str(), value.map(str::to_owned))
+        })
+        .chain(counters(base, ours, theirs))
+        .collect();
+    new.with(&last_of_each(changes))
+}
+
+/// The later of two changes of one key holds.
+fn last_of_each<'a>(changes: Vec<(&'a str, Option<String>)>) -> Vec<(&'a str, Option<String>)> {
+    let mut kept: Vec<(&'a str, Option<String>)> = Vec::with_capacity(changes.len());
+    for (key, value) in changes {
+        match kept.iter_mut().find(|(known, _)| *known == key) {
+            Some(known) => known.1 = value,
+            None => kept.push((key, value)),
+        }
+    }
+    kept
+}
+
+/// Returns what both sides counted together.
+fn counters(
+    base: Option<&Lesson>,
+    ours: &Lesson,
+    theirs: &Lesson,
+) -> Vec<(&'static str, Option<String>)> {
+    let mut changes = Vec::new();
+    let mut count = |key, of: fn(&Lesson) -> u64| {
+        let (before, ours, theirs) = (base.map_or(0, of), of(ours), of(theirs));
+        let both = u128::from(ours) + u128::from(theirs);
+        let sum = both.saturating_sub(u128::from(before)).min(u128::from(u64::MAX));
+        if sum != u128::from(ours) || sum != u128::from(theirs) {
+            changes.push((key, Some(sum.to_string())));
+        }
+    };
+    count("times_seen", |lesson| lesson.times_seen);
+    count("helpful", |lesson| lesson.helpful);
+    count("harmful", |lesson| lesson.harmful);
+    let quote = |time: Timestamp| Some(members::quote(&time.to_string()));
+    if ours.last_seen != theirs.last_seen {
+        let last = ours.last_seen.max(theirs.last_seen);
+        changes.push(("last_seen", last.and_then(quote)));
+    }
+    if ours.first_seen != theirs.first_seen {
+        let first = [ours.first_seen, theirs.first_seen].into_iter().flatten().min();
+        changes.push(("first_seen", first.and_then(quote)));
+    }
+    changes
+}
+
+fn when(lesson: &Lesson) -> Option<Timestamp> {
+    if !lesson.is_tombstone() {
+        return lesson.last_seen;
+    }
+    let value: Option<Value> = serde_json::from_str(lesson.raw()).ok();
+    let text = value.as_ref().and_then(|value| value.get("deleted_at")?.as_str());
+    text.and_then(|text| stamp::parse(text).ok().flatten())
+}
+
+fn values<'a>(members: &Members<'a>) -> Vec<(String, &'a str)> {
+    let pairs = members.0.iter().map(|(key, value)| (members::decode(key), value.get()));
+    pairs.filter_map(|(key, value)| Some((key?, value))).collect()
+}
+
+/// Returns the last value of a key.
+fn get<'a>(values: &[(String, &'a str)], name: &str) -> Option<&'a str> {
+    values.iter().rev().find(|(key, _)| key == name).map(|(_, value)| *value)
+}
+
+/// Puts a new file in place of an old one.
+fn write(path: &Path, text: &str) -> Result<(), WriteError> {
+    let fresh = beside(path, ".", ".merge");
+    let put = || {
+        let mut file = File::create(&fresh)?;
+        file.write_all(text.as_bytes())?;
+        file.set_permissions(fs::metadata(path)?.permissions())?;
+        file.sync_all()?;
+        fs::rename(&fresh, path)
+    };
+    put().map_err(|source| {
+        let _ = fs::remove_file(&fresh);
+        WriteError::Write { path: path.to_owned(), source }
+    })
+}

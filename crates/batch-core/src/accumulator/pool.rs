@@ -5,7 +5,7 @@ use super::entry::Entry;
 /// This many buffers are kept whatever they hold: for batches in flight, and those that fill.
 const FEW: usize = 4;
 /// More are kept while they have room for no more items than this.
-const PLACES: usize = 8_192;
+const PLACES: usize = 4_096;
 
 /// Room for the items of one batch.
 #[derive(Debug)]

@@ -18,7 +18,7 @@ impl<K: Ord + Clone, I, S> Accumulator<K, I, S> {
         mut again: Vec<(I, Entry<S>, Again)>,
     ) -> Parted<I, S> {
         let now = self.now;
-        again.sort_by_key(|(_, entry, _)| entry.id);
+        again.sort_by_key(|(_, entry, _)| (entry.accepted, entry.id));
         let flight = &self.flights[&batch];
         let (lane, was_alone) = (flight.lane, flight.items == 1);
         let (mut retried, mut split, mut denied) = (Vec::new(), Vec::new(), Vec::new());

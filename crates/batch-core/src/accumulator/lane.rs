@@ -199,10 +199,16 @@ impl<K, I, S> Lane<K, I, S> {
 
     /// Takes out one item.
     pub(super) fn cancel(&mut self, id: ItemId) -> Option<(I, Entry<S>)> {
-        let index = self.fresh.partition_point(|fresh| fresh.parcel.last_id() < id);
-        let found = self.fresh.get_mut(index).and_then(|fresh| fresh.parcel.cancel(id));
+        let mut index = self.fresh.partition_point(|fresh| fresh.parcel.last_id() < id);
+        let mut found = self.fresh.get_mut(index).and_then(|fresh| fresh.parcel.cancel(id));
         if found.is_none() {
-            return self.reruns.cancel(id);
+            // Items that went through a journal side by side may stand in another order.
+            let has = |fresh: &Fresh<I, S>| fresh.parcel.index(id).is_some();
+            let Some(other) = self.fresh.iter().position(has) else {
+                return self.reruns.cancel(id);
+            };
+            index = other;
+            found = self.fresh[index].parcel.cancel(id);
         }
         if self.fresh[index].parcel.is_empty() {
             self.fresh.remove(index);

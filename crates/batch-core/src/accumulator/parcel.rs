@@ -65,8 +65,10 @@ impl<I, S> Parcel<I, S> {
         self.entries[self.entries.len() - 1].id
     }
 
+    /// Finds an item. Its id is almost always where the order of ids puts it.
     pub(super) fn index(&self, id: ItemId) -> Option<usize> {
-        self.entries.binary_search_by_key(&id, |entry| entry.id).ok()
+        let place = self.entries.binary_search_by_key(&id, |entry| entry.id).ok();
+        place.or_else(|| self.entries.iter().position(|entry| entry.id == id))
     }
 
     /// Takes out the items whose deadline has come.

@@ -119,8 +119,8 @@ pub(crate) enum Due<I, S> {
 /// How far the end of a batch is.
 #[derive(Debug)]
 pub(crate) enum Finished<I, S> {
-    /// The batch is over.
-    Over,
+    /// The batch is over, so many nanoseconds after it was sent.
+    Over { took: Time },
     /// These items are not sent again and are counted as failed. So that nothing overtakes them
     /// the batch stays in flight: tell them, then finish it with nothing more to put back.
     Denied(Parted<I, S>),
@@ -137,6 +137,8 @@ pub(crate) struct Ready<K, I, S> {
     pub(crate) reason: DispatchReason,
     /// How long its oldest item waited, in nanoseconds; for a rerun since it was put back.
     pub(crate) queued: u64,
+    /// The sum of the weights of its items.
+    pub(crate) weight: u64,
 }
 
 impl<K: Ord + Clone, I, S> Accumulator<K, I, S> {
@@ -186,7 +188,7 @@ impl<K: Ord + Clone, I, S> Accumulator<K, I, S> {
         self.books.release(weight);
     }
 
-    /// Accepts an item that was admitted. Ids ascend from push to push.
+    /// Accepts an item that was admitted. Ids ascend from push to push, or nearly so.
     ///
     /// Returns its lane, which makes [`cancel`](Self::cancel) quick. Into a batch that has room it
     /// costs two comparisons, and allocates only where the buffers of the batch grow.
@@ -324,7 +326,7 @@ impl<K: Ord + Clone, I, S> Accumulator<K, I, S> {
         lane.in_flight -= 1;
         self.place(flight.lane);
         self.note(|| Event::Finished { batch });
-        Finished::Over
+        Finished::Over { took: now.saturating_sub(flight.sent) }
     }
 
     /// Takes out an item that waits; `None` if it is in flight or final.

@@ -13,6 +13,7 @@ use crate::error::{PartialSubmit, SubmitError};
 use crate::flush::Flush;
 use crate::id::ItemId;
 use crate::journal::JournalError;
+use crate::observer::Event;
 use crate::panics;
 use crate::processor::BatchProcessor;
 use crate::stats::{PastBatch, Stats};
@@ -62,6 +63,8 @@ impl<P: BatchProcessor> Batcher<P> {
     pub(crate) fn start(processor: P, settings: Settings, hooks: Hooks<P>) -> io::Result<Self> {
         let driver = settings.driver.clone();
         let engine = Engine::new(processor, settings, hooks);
+        let capacity = engine.settings.policy.capacity_items;
+        engine.observe(|| Event::Started { capacity });
         // After an error the handle is dropped, which ends the threads started so far.
         let handle = Arc::new(Handle(Arc::clone(&engine)));
         match &driver {

@@ -25,6 +25,7 @@ mod ending;
 mod hooks;
 mod keeper;
 mod lead;
+mod reports;
 mod resume;
 mod room;
 mod transaction;

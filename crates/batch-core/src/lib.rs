@@ -81,7 +81,7 @@ pub use error::{BatchError, NotReady, Outcome, PartialSubmit, Refusal, SubmitErr
 pub use flush::{Flush, FlushWouldDeadlock};
 pub use id::{BatchId, ItemId};
 pub use journal::{Journal, JournalError, JournalErrorKind};
-pub use observer::{Dispatched, Event, Observer};
+pub use observer::{Dispatched, Event, Observer, Settled, Unsent};
 pub use processor::{BatchOf, BatchProcessor, Disposition, batch_fn, keyed_fn};
 pub use pull::{BatchInfo, BatchState, PendingBatch, Pull};
 pub use retry::Retry;

@@ -51,7 +51,7 @@ impl<K: Ord + Clone, I, S> Accumulator<K, I, S> {
         self.sent += 1;
         self.last_dispatch = now;
         self.books.send(parcel.len(), reason);
-        let (key, deadline) = (lane.key.clone(), parcel.deadline());
+        let (key, deadline, weight) = (lane.key.clone(), parcel.deadline(), parcel.weight);
         let mut flight = Flight {
             lane: id,
             items: parcel.len(),
@@ -76,6 +76,7 @@ impl<K: Ord + Clone, I, S> Accumulator<K, I, S> {
             entries: parcel.entries,
             reason,
             queued: now - since,
+            weight,
         }
     }
 

@@ -47,11 +47,13 @@ pub(crate) struct Visitor {
     place: Option<u64>,
     /// The alarm of one who does not block, and when it goes off.
     alarm: Option<(u64, Time)>,
+    /// Items of its that were accepted, and that the observer was not told of.
+    unreported: Vec<ItemId>,
 }
 
 impl Visitor {
     pub(crate) fn new(patience: Patience) -> Self {
-        Self { patience, until: None, place: None, alarm: None }
+        Self { patience, until: None, place: None, alarm: None, unreported: Vec::new() }
     }
 }
 
@@ -80,7 +82,7 @@ impl<P: BatchProcessor> Engine<P> {
         patience: Patience,
     ) -> Result<TicketOf<P>, (P::Item, Refusal)> {
         let weighed = self.weigh(item);
-        if self.hooks.journal.is_none() {
+        if self.hooks.is_plain() {
             let now = self.now();
             let mut state = self.lock_to_accept();
             if !state.room.is_waiting() && state.queue.admit(weighed.weight).is_ok() {
@@ -138,13 +140,23 @@ impl<P: BatchProcessor> Engine<P> {
                     break;
                 }
             }
-            accepted(state.accept_next(now, weighed));
+            let ticket = state.accept_next(now, weighed);
+            if self.is_observed() {
+                visitor.unreported.push(ticket.id());
+            }
+            accepted(ticket);
         }
         if visitor.place.is_some() {
             state.see_off(visitor);
             state.widen();
         }
-        self.lead_with(state);
+        if visitor.unreported.is_empty() {
+            self.lead_with(state);
+        } else {
+            drop(state);
+            self.report_admitted(visitor.unreported.drain(..));
+            self.go_on();
+        }
         outcome
     }
 
@@ -180,7 +192,9 @@ impl<P: BatchProcessor> Engine<P> {
             match stored {
                 Ok(tickets) => tickets.into_iter().for_each(&mut *accepted),
                 Err(refused) => {
-                    self.lock().see_off(visitor);
+                    let mut state = self.lock();
+                    state.queue.note_refused();
+                    state.see_off(visitor);
                     return Err(refused);
                 }
             }
@@ -196,7 +210,6 @@ impl<P: BatchProcessor> Engine<P> {
         for weighed in &group {
             state.queue.release(weighed.weight);
         }
-        state.queue.note_refused();
         drop(state);
         let items = group.into_iter().map(|weighed| weighed.item).collect();
         (items, Refusal::Journal(Arc::new(error)))
@@ -235,6 +248,7 @@ impl<P: BatchProcessor> Engine<P> {
             state.queue.set_pressed(true);
             let may_lead = self.settings.is_inline() && !state.leading && state.queue.has_ready();
             drop(state);
+            self.report_admitted(visitor.unreported.drain(..));
             if may_lead {
                 self.lead_now();
             } else {
@@ -265,6 +279,7 @@ impl<P: BatchProcessor> Engine<P> {
                 if self.hooks.journal.is_none() {
                     let ticket = state.accept_next(now, weighed);
                     drop(state);
+                    self.report_admitted(std::iter::once(ticket.id()));
                     self.go_on();
                     return Poll::Ready(Ok(Entered::Accepted(ticket)));
                 }

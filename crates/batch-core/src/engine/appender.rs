@@ -11,6 +11,7 @@ use crate::link::Link;
 use crate::processor::BatchProcessor;
 use crate::slot::{Claim, Filler, Round};
 use crate::sync::Arc;
+use crate::ticket::Ticket;
 
 /// What an async submit to a journaled batcher comes to.
 pub(crate) type Reply<P> = Result<TicketOf<P>, Refused<P>>;
@@ -67,6 +68,13 @@ impl<P: BatchProcessor> Engine<P> {
                 refuse::<P>(items, &refusal)
             }
         };
+        let refusals = || results.iter().filter_map(|result| Some(&result.as_ref().err()?.1));
+        if refusals().next().is_some() {
+            let mut state = self.lock();
+            refusals().for_each(|_| state.queue.note_refused());
+            drop(state);
+            self.report_refused(refusals());
+        }
         let mut round = Round::new();
         for (reply, result) in replies.into_iter().zip(results) {
             round.fill(reply, result);
@@ -95,8 +103,9 @@ impl<P: BatchProcessor> Engine<P> {
             return Err((group.into_iter().map(|weighed| weighed.item).collect(), refusal));
         }
         let accepted = ids.zip(group).map(|(id, weighed)| state.accept(now, id, weighed));
-        let tickets = accepted.collect();
+        let tickets: Vec<_> = accepted.collect();
         drop(state);
+        self.report_admitted(tickets.iter().map(Ticket::id));
         self.go_on();
         Ok(tickets)
     }

@@ -2,9 +2,10 @@
 
 use super::{Engine, OutcomeOf, PlaceOf};
 use crate::accumulator::{End, Finished, LaneId, Time};
+use crate::clock::duration;
 use crate::error::BatchError;
 use crate::id::{BatchId, ItemId};
-use crate::observer::Event;
+use crate::observer::{Event, Unsent};
 use crate::panics;
 use crate::processor::{BatchProcessor, Disposition};
 use crate::rounds::{Ledger, Returned, fail};
@@ -36,8 +37,7 @@ impl<P: BatchProcessor> Ledger<P::Item, P::Output, P::Error> for Engine<P> {
         let now = self.now();
         let ends = entries.iter().map(|entry| (entry.mark, End::Completed));
         self.lock().queue.settle(now, batch, ends);
-        let completed = entries.len();
-        self.observe(|| Event::Settled { batch, completed, failed: 0, timed_out: 0 });
+        self.report_completed(batch, entries);
     }
 
     fn settle(&self, batch: BatchId, round: &[PlaceOf<P>]) {
@@ -46,12 +46,7 @@ impl<P: BatchProcessor> Ledger<P::Item, P::Output, P::Error> for Engine<P> {
         let ends = round.iter().map(|entry| (entry.mark, end_of(entry)));
         let now = self.now();
         self.lock().queue.settle(now, batch, ends);
-        self.observe(|| {
-            let count = |end| round.iter().filter(|entry| end_of(entry) == end).count();
-            let failed = count(End::Failed) + count(End::Cancelled);
-            let (completed, timed_out) = (count(End::Completed), count(End::TimedOut));
-            Event::Settled { batch, completed, failed, timed_out }
-        });
+        self.report_settled(batch, round);
     }
 
     fn delivered(&self, batch: BatchId, items: usize) {
@@ -67,18 +62,15 @@ impl<P: BatchProcessor> Ledger<P::Item, P::Output, P::Error> for Engine<P> {
     }
 
     fn finish(&self, batch: BatchId, again: Returned<P::Item, P::Output, P::Error>) -> bool {
-        let split = again.iter().filter(|(_, _, why)| why.is_split()).count();
-        let retried = again.len() - split;
-        let (mut denied, mut goes_on) = self.put_back(batch, again);
-        if retried + split > 0 {
-            self.observe(|| Event::Again { batch, retried, split });
-        }
+        let wishes = self.wishes(&again);
+        let (mut denied, mut goes_on, mut took) = self.put_back(batch, again);
+        self.report_again(batch, wishes, &denied);
         if !denied.is_empty() {
-            self.end_denied(std::mem::take(&mut denied));
+            self.end_denied(batch, std::mem::take(&mut denied));
             // Only now that their callers know may the next batch of the key go.
-            (_, goes_on) = self.put_back(batch, Vec::new());
+            (_, goes_on, took) = self.put_back(batch, Vec::new());
         }
-        self.observe(|| Event::Finished { batch });
+        self.observe(|| Event::Finished { batch, took: duration(took) });
         goes_on
     }
 
@@ -96,16 +88,6 @@ impl<P: BatchProcessor> Ledger<P::Item, P::Output, P::Error> for Engine<P> {
 }
 
 impl<P: BatchProcessor> Engine<P> {
-    /// Tells the observer of what `event` makes, if there is one.
-    pub(super) fn observe<'a>(&self, event: impl FnOnce() -> Event<'a, P::Key>)
-    where
-        P: 'a,
-    {
-        if let Some(observer) = &self.hooks.observer {
-            panics::swallow(|| observer.event(&event()));
-        }
-    }
-
     /// Tells the journal that items came to their end.
     fn acknowledge<'a>(&self, ended: impl Iterator<Item = &'a PlaceOf<P>>)
     where
@@ -141,36 +123,37 @@ impl<P: BatchProcessor> Engine<P> {
             }
         }
         round.finish();
-        self.observe(|| Event::Unsent { expired: dropped.len(), cancelled: 0, handed_back: 0 });
+        self.report_unsent(Unsent::Expired, dropped.iter().map(|(id, ..)| *id));
         for (id, item, reason) in dropped {
             self.drop_item(id, item, reason);
         }
     }
 
-    /// Ends a batch in the books; returns the items that may not be tried again, and whether an
-    /// inline engine has work that nobody does.
+    /// Ends a batch in the books; returns the items that may not be tried again, whether an inline
+    /// engine has work that nobody does, and how long the batch took.
     fn put_back(
         &self,
         batch: BatchId,
         again: Returned<P::Item, P::Output, P::Error>,
-    ) -> (Vec<(P::Item, PlaceOf<P>)>, bool) {
+    ) -> (Vec<(P::Item, PlaceOf<P>)>, bool, Time) {
         let now = self.now();
         let mut state = self.lock();
         match state.queue.finish(now, batch, again) {
-            Finished::Denied(denied) => (denied, false),
-            Finished::Over => {
+            Finished::Denied(denied) => (denied, false, 0),
+            Finished::Over { took } => {
                 if let Ok(place) = state.in_flight.binary_search_by_key(&batch, |(id, _)| *id) {
                     state.in_flight.remove(place);
                 }
-                (Vec::new(), self.needs_leader(&state))
+                (Vec::new(), self.needs_leader(&state), took)
             }
         }
     }
 
     /// Ends items that may not be tried again with the error of their last attempt.
-    fn end_denied(&self, denied: Vec<(P::Item, PlaceOf<P>)>) {
+    fn end_denied(&self, batch: BatchId, denied: Vec<(P::Item, PlaceOf<P>)>) {
         let (items, entries): (Vec<_>, Vec<_>) = denied.into_iter().unzip();
         self.acknowledge(entries.iter());
+        self.report_settled(batch, &entries);
         fail(entries.into_iter());
         panics::swallow(|| drop(items));
     }
@@ -180,7 +163,7 @@ impl<P: BatchProcessor> Engine<P> {
         let now = self.now();
         let (item, entry) = self.lock().queue.cancel(now, id, lane)?;
         self.acknowledge(std::iter::once(&entry));
-        self.observe(|| Event::Unsent { expired: 0, cancelled: 1, handed_back: 0 });
+        self.report_unsent(Unsent::Cancelled, std::iter::once(id));
         resolve::<P>(entry, BatchError::Cancelled);
         Some(item)
     }

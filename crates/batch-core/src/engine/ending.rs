@@ -11,7 +11,7 @@ use crate::current;
 use crate::error::BatchError;
 use crate::flush::Flush;
 use crate::id::ItemId;
-use crate::observer::Event;
+use crate::observer::Unsent;
 use crate::park;
 use crate::processor::BatchProcessor;
 use crate::seat::Seat;
@@ -127,7 +127,7 @@ impl<P: BatchProcessor> Engine<P> {
         if drained.is_empty() {
             return Vec::new();
         }
-        self.observe(|| Event::Unsent { expired: 0, cancelled: 0, handed_back: drained.len() });
+        self.report_unsent(Unsent::HandedBack, drained.iter().map(|(_, entry)| entry.id));
         let mut round = Round::new();
         let mut items = Vec::with_capacity(drained.len());
         for (item, entry) in drained {

@@ -20,6 +20,11 @@ pub(crate) struct Hooks<P: BatchProcessor> {
 }
 
 impl<P: BatchProcessor> Hooks<P> {
+    /// Says whether nobody has to hear of an item that is accepted.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.journal.is_none() && self.observer.is_none()
+    }
+
     pub(crate) fn none() -> Self {
         Self { journal: None, observer: None, clock: None, on_dropped: None }
     }

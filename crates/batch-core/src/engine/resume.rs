@@ -21,8 +21,9 @@ impl<P: BatchProcessor> Engine<P> {
         let now = self.now();
         let mut state = self.lock();
         let accept = |(id, label, weighed)| (label, state.accept(now, id, weighed));
-        let resumed = weighed.into_iter().map(accept).collect();
+        let resumed: Vec<(L, TicketOf<P>)> = weighed.into_iter().map(accept).collect();
         drop(state);
+        self.report_admitted(resumed.iter().map(|(_, ticket)| ticket.id()));
         self.go_on();
         Ok(resumed)
     }

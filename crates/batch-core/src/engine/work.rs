@@ -23,6 +23,7 @@ pub(crate) struct Job<P: BatchProcessor> {
     reason: DispatchReason,
     queued: crate::accumulator::Time,
     attempt: u32,
+    weight: u64,
 }
 
 /// What a worker does next.
@@ -83,13 +84,13 @@ impl<P: BatchProcessor> Engine<P> {
         let shared = Arc::downgrade(&batch.shared());
         let place = state.in_flight.partition_point(|(id, _)| *id < ready.batch);
         state.in_flight.insert(place, (ready.batch, shared));
-        let (key, reason, queued) = (ready.key, ready.reason, ready.queued);
-        Some(Job { key, batch, reason, queued, attempt })
+        let (key, reason, queued, weight) = (ready.key, ready.reason, ready.queued, ready.weight);
+        Some(Job { key, batch, reason, queued, attempt, weight })
     }
 
     /// Runs one batch. No panic of user code gets past it.
     pub(crate) fn run(&self, job: Job<P>) {
-        let Job { key, batch, reason, queued, attempt } = job;
+        let Job { key, batch, reason, queued, attempt, weight } = job;
         let (id, shared) = (batch.id(), batch.shared());
         let running = Running::enter(self.id(), id);
         let ended = match &self.hooks.observer {
@@ -97,8 +98,15 @@ impl<P: BatchProcessor> Engine<P> {
             Some(observer) => {
                 let ids = batch.slots().map(crate::batch::Slot::id).collect::<Vec<_>>();
                 let queued = duration(queued);
-                let dispatched =
-                    Dispatched { batch: id, key: &key, items: &ids, attempt, reason, queued };
+                let dispatched = Dispatched {
+                    batch: id,
+                    key: &key,
+                    items: &ids,
+                    weight,
+                    attempt,
+                    reason,
+                    queued,
+                };
                 panics::swallow(|| observer.event(&Event::Dispatched(&dispatched)));
                 let mut batch = Some(batch);
                 let mut ended = None;

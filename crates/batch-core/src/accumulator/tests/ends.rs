@@ -106,7 +106,7 @@ impl Pair {
             self.check();
             self.tell(batch);
             let over = self.real.finish(now, batch, Vec::new());
-            assert!(matches!(over, Finished::Over));
+            assert!(matches!(over, Finished::Over { .. }));
         } else {
             assert_eq!(denied, [0; 0]);
         }

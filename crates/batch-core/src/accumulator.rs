@@ -167,6 +167,7 @@ impl<K: Ord + Clone, I, S> Accumulator<K, I, S> {
     }
 
     /// Says whether an item of this weight may be pushed, or room be reserved for it.
+    #[inline]
     pub(crate) fn admit(&self, weight: u64) -> Result<(), Refused> {
         let max = self.policy.max_weight.min(self.policy.capacity_weight);
         match self.halted {
@@ -192,6 +193,7 @@ impl<K: Ord + Clone, I, S> Accumulator<K, I, S> {
     ///
     /// Returns its lane, which makes [`cancel`](Self::cancel) quick. Into a batch that has room it
     /// costs two comparisons, and allocates only where the buffers of the batch grow.
+    #[inline]
     pub(crate) fn push(
         &mut self,
         now: Time,
@@ -219,6 +221,7 @@ impl<K: Ord + Clone, I, S> Accumulator<K, I, S> {
 
     /// Says whether a push since the last call began or filled a batch: without that it has changed
     /// neither what is ready nor a timer.
+    #[inline]
     pub(crate) fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.changed)
     }

@@ -86,6 +86,7 @@ impl<P: BatchProcessor> Batcher<P> {
     ///
     /// # Errors
     /// Gives the item back, with the reason.
+    #[inline]
     pub fn submit(&self, item: P::Item) -> Result<TicketOf<P>, SubmitError<P::Item>> {
         self.submit_with(item, Patience::Setting)
     }
@@ -118,6 +119,7 @@ impl<P: BatchProcessor> Batcher<P> {
         Submit::new(self.clone(), item)
     }
 
+    #[inline]
     fn submit_with(
         &self,
         item: P::Item,

@@ -154,6 +154,7 @@ impl<T, H: Clone> Arena<T, H> {
     }
 
     /// Makes the two sides of a new cell. Allocates once in [`CELLS`] calls.
+    #[inline]
     pub(crate) fn pair(&mut self) -> (Filler<T, H>, Claim<T, H>) {
         let place = self
             .next

@@ -39,6 +39,7 @@ pub struct Ticket<O, E> {
 }
 
 impl<O, E> Ticket<O, E> {
+    #[inline]
     pub(crate) fn new(claim: Claim<Outcome<O, E>, Link>, id: ItemId, lane: LaneId) -> Self {
         Self { claim, id, lane }
     }

@@ -29,6 +29,7 @@ impl<K> Books<K> {
     }
 
     /// Says whether the bound leaves room for one more item.
+    #[inline]
     pub(super) fn has_room(&self, weight: u64, policy: &Policy) -> bool {
         let items = self.stats.queued + self.stats.in_flight + count(self.reserved);
         items < count(policy.capacity_items)
@@ -49,6 +50,7 @@ impl<K> Books<K> {
         self.stats.queued == 0 && self.reserved == 0
     }
 
+    #[inline]
     pub(super) fn accept(&mut self, weight: u64) {
         self.stats.accepted += 1;
         self.stats.queued += 1;

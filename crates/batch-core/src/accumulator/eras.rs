@@ -26,6 +26,7 @@ impl Eras {
     }
 
     /// Counts an accepted item.
+    #[inline]
     pub(super) fn enter(&mut self) -> EraId {
         self.open += 1;
         EraId(self.current)

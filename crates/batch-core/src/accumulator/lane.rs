@@ -92,6 +92,7 @@ impl<K, I, S> Lane<K, I, S> {
 
     /// Adds an item to the last batch, or to a new one. Says whether a batch began or was sealed:
     /// otherwise what the lane can do is as before.
+    #[inline]
     pub(super) fn push(
         &mut self,
         item: I,

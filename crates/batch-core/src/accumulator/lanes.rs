@@ -31,6 +31,7 @@ impl<K: Ord + Clone, I, S> Lanes<K, I, S> {
     }
 
     /// Does something to the lane of `key`, made if there is none.
+    #[inline]
     pub(super) fn enter<R>(
         &mut self,
         key: K,

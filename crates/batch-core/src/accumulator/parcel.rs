@@ -33,6 +33,7 @@ impl<I, S> Parcel<I, S> {
         parcel
     }
 
+    #[inline]
     pub(super) fn push(&mut self, item: I, entry: Entry<S>) {
         self.weight = self.weight.saturating_add(entry.mark.weight);
         self.items.push(item);

@@ -76,6 +76,7 @@ impl<P: BatchProcessor> Engine<P> {
     }
 
     /// Accepts one item, waiting for room, and returns its ticket.
+    #[inline]
     pub(crate) fn submit_one(
         &self,
         item: P::Item,
@@ -374,6 +375,7 @@ impl<P: BatchProcessor> State<P> {
     }
 
     /// Accepts an item that no journal names.
+    #[inline]
     fn accept_next(&mut self, now: Time, weighed: Weighed<P>) -> TicketOf<P> {
         let id = ItemId { epoch: 0, seq: self.next_seq };
         self.next_seq += 1;
@@ -381,6 +383,7 @@ impl<P: BatchProcessor> State<P> {
     }
 
     /// Accepts an item for which there is room.
+    #[inline]
     pub(super) fn accept(&mut self, now: Time, id: ItemId, weighed: Weighed<P>) -> TicketOf<P> {
         let Weighed { key, weight, item } = weighed;
         let (filler, claim) = self.slots.pair();

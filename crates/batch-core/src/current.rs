@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 
 use crate::id::BatchId;
+use crate::sync::thread_local;
 
 thread_local! {
     static RUNNING: RefCell<Vec<(usize, BatchId)>> = const { RefCell::new(Vec::new()) };
@@ -13,23 +14,23 @@ pub(crate) struct Running(());
 
 impl Running {
     pub(crate) fn enter(engine: usize, batch: BatchId) -> Self {
-        RUNNING.with_borrow_mut(|running| running.push((engine, batch)));
+        RUNNING.with(|running| running.borrow_mut().push((engine, batch)));
         Self(())
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        RUNNING.with_borrow_mut(Vec::pop);
+        RUNNING.with(|running| running.borrow_mut().pop());
     }
 }
 
 /// Says whether the thread is inside the processor of `engine`.
 pub(crate) fn is_running(engine: usize) -> bool {
-    RUNNING.with_borrow(|running| running.iter().any(|(id, _)| *id == engine))
+    RUNNING.with(|running| running.borrow().iter().any(|(id, _)| *id == engine))
 }
 
 /// Says whether the thread is inside the call that was given `batch`.
 pub(crate) fn is_running_batch(engine: usize, batch: BatchId) -> bool {
-    RUNNING.with_borrow(|running| running.contains(&(engine, batch)))
+    RUNNING.with(|running| running.borrow().contains(&(engine, batch)))
 }

@@ -95,8 +95,10 @@ pub(crate) struct State<P: BatchProcessor> {
     leftovers: Vec<(ItemId, P::Item)>,
     fatal: Option<Arc<P::Error>>,
     resumed: bool,
-    /// Workers end once the queue is empty.
+    /// Workers end once nothing waits or is on its way to the journal.
     stopping: bool,
+    /// Nothing is sent any more: what would wait is handed back.
+    ended: bool,
     /// Workers that have not ended.
     workers: usize,
     /// A thread runs the batches of an inline engine.
@@ -122,6 +124,16 @@ impl<P: BatchProcessor> State<P> {
     /// Says whether nothing is queued, in flight, or on its way to the journal.
     fn is_idle(&self) -> bool {
         self.queue.is_idle()
+    }
+
+    /// Says whether the workers have nothing to do, now or later.
+    fn is_over(&self) -> bool {
+        self.stopping && self.queue.is_drained()
+    }
+
+    /// Says whether a batch is at the processor.
+    fn is_in_flight(&self, batch: BatchId) -> bool {
+        self.in_flight.binary_search_by_key(&batch, |(id, _)| *id).is_ok()
     }
 
     /// Returns when the next timer goes off.
@@ -160,6 +172,7 @@ impl<P: BatchProcessor> Engine<P> {
                 fatal: None,
                 resumed: false,
                 stopping: false,
+                ended: false,
                 workers: settings.driver.workers(),
                 leading: false,
                 kept: None,

@@ -2,9 +2,11 @@
 
 use std::error::Error;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::ItemId;
+use crate::panics;
 
 /// Keeps accepted items on durable storage until they are acknowledged.
 ///
@@ -55,6 +57,16 @@ pub trait Journal<I>: Send + Sync + 'static {
     /// # Errors
     /// The storage failed, or what it holds is not what was stored.
     fn unacked(&self, before: ItemId) -> Result<Vec<(ItemId, I)>, JournalError>;
+}
+
+/// Runs a call of a journal. It is not ours: a panic in it is an error, and loses no item.
+pub(crate) fn guard<T>(call: impl FnOnce() -> Result<T, JournalError>) -> Result<T, JournalError> {
+    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|payload| {
+        let message = format!("the journal panicked: {}", panics::message(&*payload));
+        // Dropping the payload could panic again.
+        std::mem::forget(payload);
+        Err(JournalError::new(JournalErrorKind::Stopped, message))
+    })
 }
 
 macro_rules! forward {

@@ -73,6 +73,8 @@ struct Slots<I, O, E> {
     delivering: usize,
     /// The engine was told that this batch is over.
     finished: bool,
+    /// What is to be tried again of a batch that ended while a thread delivers other results.
+    put_back: Option<Returned<I, O, E>>,
     /// The items of a batch that its panicking processor dropped; they wait for the message.
     abandoned: Option<Vec<I>>,
 }
@@ -93,6 +95,7 @@ impl<I, O, E> Shared<I, O, E> {
             again: 0,
             delivering: 0,
             finished: false,
+            put_back: None,
             abandoned: None,
         };
         Self { id, engine, ledger, tags, slots: Mutex::new(slots) }
@@ -225,7 +228,7 @@ impl<I, O, E> Shared<I, O, E> {
             }
             judged > 0 && slots.open == 0
         };
-        drop(refused);
+        panics::swallow(|| drop(refused));
         if late > 0
             && let Some(ledger) = self.ledger.upgrade()
         {
@@ -271,16 +274,19 @@ impl<I, O, E> Shared<I, O, E> {
                     round.fill(filler, outcome);
                 }
             }
-            let is_over = lock(&self.slots).delivered(count);
-            let goes_on = ledger.as_ref().is_some_and(|ledger| {
-                if is_over {
-                    // Only after the last result is there may the next batch of the key go.
-                    ledger.finish(self.id, Vec::new())
-                } else {
+            let over = lock(&self.slots).delivered(count);
+            let goes_on = match (&ledger, over) {
+                // Only after the last result is there may the next batch of the key go.
+                (Some(ledger), Some(again)) => ledger.finish(self.id, again),
+                (Some(ledger), None) => {
                     ledger.delivered(self.id, count);
                     false
                 }
-            });
+                (None, again) => {
+                    fail(again.into_iter().flatten().map(|(_, entry, _)| entry));
+                    false
+                }
+            };
             round.finish();
             if let (true, Some(ledger)) = (goes_on, ledger) {
                 ledger.go_on();
@@ -309,7 +315,7 @@ impl<I, O, E> Shared<I, O, E> {
             Verdict::Final(Err(BatchError::Unresolved { panic: panic.map(str::to_owned) }))
         });
         self.publish();
-        let (mut entries, is_plain, finish) = lock(&self.slots).close();
+        let (mut entries, is_plain, has_again) = lock(&self.slots).close();
         let ledger = self.ledger.upgrade();
         let mut withdrawn = Vec::new();
         if is_plain {
@@ -330,14 +336,17 @@ impl<I, O, E> Shared<I, O, E> {
                     _ => panics::swallow(|| drop(item)),
                 }
             }
-            match &ledger {
-                Some(ledger) if finish => {
+            let again = if has_again { lock(&self.slots).put_back(again) } else { None };
+            match (&ledger, again) {
+                (Some(ledger), Some(again)) => {
                     if ledger.finish(self.id, again) {
                         ledger.go_on();
                     }
                 }
                 // The engine is gone: nobody tries again.
-                _ => fail(again.into_iter().map(|(_, entry, _)| entry)),
+                (None, Some(again)) => fail(again.into_iter().map(|(_, entry, _)| entry)),
+                // Or the thread that delivers the last of the other results puts them back.
+                (_, None) => {}
             }
         }
         if let Some(ledger) = ledger {
@@ -394,18 +403,31 @@ impl<I, O, E> Slots<I, O, E> {
         taken
     }
 
-    /// Notes the delivery of a round; says whether the engine is to be told that all is over.
-    fn delivered(&mut self, count: usize) -> bool {
+    /// Notes the delivery of a round; if that was the last, the engine is to be told that the batch
+    /// is over, with what is to be tried again.
+    fn delivered(&mut self, count: usize) -> Option<Returned<I, O, E>> {
         self.delivering -= count;
-        let is_over = self.open + self.resolved + self.again + self.delivering == 0;
-        is_over && !mem::replace(&mut self.finished, true)
+        let is_parted = self.again == 0 || self.put_back.is_some();
+        let is_over = self.open + self.resolved + self.delivering == 0 && is_parted;
+        let is_news = is_over && !mem::replace(&mut self.finished, true);
+        is_news.then(|| self.put_back.take().unwrap_or_default())
     }
 
     /// Takes the entries of a batch whose items are back: whether no item needs anything more, and
-    /// whether the engine is still to be told.
+    /// whether some are to be tried again.
     fn close(&mut self) -> (Vec<EntryOf<O, E>>, bool, bool) {
-        let finish = self.again > 0 && !mem::replace(&mut self.finished, true);
-        let is_plain = !finish && self.entries.iter().all(|entry| entry.slot.is_plain());
-        (mem::take(&mut self.entries), is_plain, finish)
+        let is_plain = self.entries.iter().all(|entry| entry.slot.is_plain());
+        (mem::take(&mut self.entries), is_plain, self.again > 0)
+    }
+
+    /// Gives back what is to be tried again, for the engine to be told that the batch is over. A
+    /// thread that delivers other results at the time tells it instead.
+    fn put_back(&mut self, again: Returned<I, O, E>) -> Option<Returned<I, O, E>> {
+        if self.delivering > 0 {
+            self.put_back = Some(again);
+            return None;
+        }
+        self.finished = true;
+        Some(again)
     }
 }

@@ -1,18 +1,42 @@
-//! The locks of the engine, in one place.
+//! The locks and threads of the engine, in one place: of the standard library, or shuttle's own
+//! under its tests.
 //!
 //! A poisoned lock is taken over: no user code runs under any lock of this crate except `Ord`,
 //! `Clone` and `Drop` of a key, and every critical section leaves its state whole at each step.
 
-pub(crate) use std::sync::{Arc, Mutex, MutexGuard, Weak};
+#[cfg(not(all(test, shuttle)))]
+pub(crate) use std::{
+    sync::{Mutex, MutexGuard},
+    thread_local,
+};
+
+pub(crate) use std::sync::{Arc, Weak};
+
+#[cfg(all(test, shuttle))]
+pub(crate) use shuttle::{
+    sync::{Mutex, MutexGuard},
+    thread_local,
+};
 
 pub(crate) mod raw;
 
+use std::io;
 use std::sync::PoisonError;
+#[cfg(not(all(test, shuttle)))]
+use std::thread;
 use std::time::{Duration, Instant};
+
+#[cfg(all(test, shuttle))]
+use shuttle::thread;
 
 /// Locks `mutex`, poisoned or not.
 pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Starts a thread that nobody joins.
+pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    thread::Builder::new().name(name.to_owned()).spawn(run).map(drop)
 }
 
 /// Returns the moment `timeout` from now, or `None` if it lies beyond what the clock can tell.

@@ -264,6 +264,18 @@ fn nothing_lingers_while_a_submit_waits_for_room() {
     assert_eq!(tickets.wait().into_iter().map(Result::unwrap).collect::<Vec<_>>(), [2, 3, 4]);
 }
 
+/// The same with single submits: the one that waits accepts nothing, and has to call a worker.
+#[test]
+fn a_single_submit_that_waits_for_room_ends_the_linger() {
+    let builder = Batcher::builder(Recorder::open()).capacity(1).linger(LONG).max_block(None);
+    let batcher = builder.delivery_timeout(None).build().unwrap();
+    let first = batcher.submit(1).unwrap();
+    let second = batcher.submit(2).unwrap();
+    assert_eq!(first.wait().unwrap(), 2);
+    batcher.flush().wait().unwrap();
+    assert_eq!(second.wait().unwrap(), 3);
+}
+
 /// A batch that may weigh nothing takes nothing.
 #[test]
 fn a_weight_limit_of_0_is_refused() {

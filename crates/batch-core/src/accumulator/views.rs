@@ -27,9 +27,9 @@ impl<K: Ord + Clone, I, S> Accumulator<K, I, S> {
         self.timers.next()
     }
 
-    /// Returns the number of items that wait, for the first time or again.
-    pub(crate) fn queued(&self) -> u64 {
-        self.books.stats.queued
+    /// Says whether nothing waits, for the first time or again, or has room reserved.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.books.is_idle()
     }
 
     /// Says whether items are admitted no more.

@@ -79,10 +79,6 @@ impl Tasks {
     pub(crate) fn count(&self) -> usize {
         self.workers
     }
-
-    pub(crate) fn spawn_keeper<P: BatchProcessor>(self: &Arc<Self>, engine: Arc<Engine<P>>) {
-        (self.spawn)(Box::pin(KeeperTask { engine, tasks: Arc::clone(self), sleep: None }));
-    }
 }
 
 impl fmt::Debug for Tasks {
@@ -91,8 +87,14 @@ impl fmt::Debug for Tasks {
     }
 }
 
-/// Spawns the workers of an engine.
+/// Spawns the workers of an engine, and the one that looks after its timers: later there may be no
+/// executor at hand to spawn it on.
 pub(crate) fn start<P: BatchProcessor>(engine: &Arc<Engine<P>>, tasks: &Arc<Tasks>) {
+    if engine.wants_keeper() {
+        let engine = Arc::clone(engine);
+        let keeper = KeeperTask { engine, tasks: Arc::clone(tasks), sleep: None, has_ended: false };
+        (tasks.spawn)(Box::pin(keeper));
+    }
     for worker in 0..tasks.workers {
         (tasks.spawn)(Box::pin(WorkerTask { engine: Arc::clone(engine), worker }));
     }
@@ -131,6 +133,7 @@ struct KeeperTask<P: BatchProcessor> {
     engine: Arc<Engine<P>>,
     tasks: Arc<Tasks>,
     sleep: Option<Task>,
+    has_ended: bool,
 }
 
 impl<P: BatchProcessor> Future for KeeperTask<P> {
@@ -139,7 +142,10 @@ impl<P: BatchProcessor> Future for KeeperTask<P> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         loop {
             match self.engine.watch(context.waker()) {
-                Watch::End => return Poll::Ready(()),
+                Watch::End => {
+                    self.has_ended = true;
+                    return Poll::Ready(());
+                }
                 Watch::Sleep(None) => {
                     self.sleep = None;
                     return Poll::Pending;
@@ -152,6 +158,14 @@ impl<P: BatchProcessor> Future for KeeperTask<P> {
                     }
                 }
             }
+        }
+    }
+}
+
+impl<P: BatchProcessor> Drop for KeeperTask<P> {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.engine.lose_keeper();
         }
     }
 }

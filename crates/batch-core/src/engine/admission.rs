@@ -1,6 +1,5 @@
 //! How items come in: under one bound, in order, and in the journal before they count.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -10,7 +9,7 @@ use crate::clock::nanos;
 use crate::current;
 use crate::error::Refusal;
 use crate::id::ItemId;
-use crate::journal::{Journal, JournalError, JournalErrorKind};
+use crate::journal::{self, Journal, JournalError};
 use crate::observer::Event;
 use crate::panics;
 use crate::park;
@@ -185,6 +184,8 @@ impl<P: BatchProcessor> Engine<P> {
                 state.queue.reserve(weight);
                 group.extend(items.next());
             }
+            // Others need not wait for the journal too.
+            state.see_off(visitor);
             drop(state);
             let stored = match store(journal, &group) {
                 Ok(first) => self.accept_stored(journal, first, group),
@@ -192,16 +193,15 @@ impl<P: BatchProcessor> Engine<P> {
             };
             match stored {
                 Ok(tickets) => tickets.into_iter().for_each(&mut *accepted),
-                Err(refused) => {
-                    let mut state = self.lock();
-                    state.queue.note_refused();
-                    state.see_off(visitor);
-                    return Err(refused);
+                Err((mut rest, refusal)) => {
+                    self.lock().queue.note_refused();
+                    // The one that was looked at came from `items` too.
+                    rest.extend(items.next_if(|_| true).map(|weighed| weighed.item));
+                    return Err((rest, refusal));
                 }
             }
             self.go_on();
         }
-        self.lock().see_off(visitor);
         Ok(())
     }
 
@@ -244,6 +244,8 @@ impl<P: BatchProcessor> Engine<P> {
             if current::is_running(self.id()) {
                 return (state, Err(Refusal::WouldDeadlock));
             }
+            // What lingers is ready from now on.
+            state.widen();
             let (place, _) = state.room.wait(visitor.place, weight, park::waker());
             visitor.place = Some(place);
             state.queue.set_pressed(true);
@@ -339,11 +341,7 @@ pub(super) fn store<P: BatchProcessor>(
         let entries: Vec<_> = ids.zip(group.iter().map(|weighed| &weighed.item)).collect();
         journal.append(&entries).map(|()| first)
     };
-    // The items are not the journal's: a panic in it must not lose them.
-    catch_unwind(AssertUnwindSafe(append)).unwrap_or_else(|payload| {
-        let message = format!("the journal panicked: {}", panics::message(&*payload));
-        Err(JournalError::new(JournalErrorKind::Stopped, message))
-    })
+    journal::guard(append)
 }
 
 impl<P: BatchProcessor> State<P> {

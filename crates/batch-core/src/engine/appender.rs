@@ -1,16 +1,15 @@
 //! The thread that writes to the journal for callers that may not block.
 
-use std::thread;
-
 use super::admission::{Refused, Weighed, store};
 use super::{Engine, TicketOf};
+use crate::accumulator;
 use crate::error::Refusal;
 use crate::id::ItemId;
-use crate::journal::Journal;
+use crate::journal::{self, Journal};
 use crate::link::Link;
 use crate::processor::BatchProcessor;
 use crate::slot::{Claim, Filler, Round};
-use crate::sync::Arc;
+use crate::sync::{Arc, spawn};
 use crate::ticket::Ticket;
 
 /// What an async submit to a journaled batcher comes to.
@@ -32,8 +31,7 @@ impl<P: BatchProcessor> Engine<P> {
         let is_missing = !std::mem::replace(&mut state.has_appender, true);
         drop(state);
         if is_missing && let Some(engine) = self.itself.upgrade() {
-            let thread = thread::Builder::new().name("batch-core-journal".into());
-            if thread.spawn(move || engine.append_all()).is_err() {
+            if spawn("batch-core-journal", move || engine.append_all()).is_err() {
                 // No thread can be started: this one has to wait for the disk.
                 self.append_all();
             }
@@ -80,6 +78,7 @@ impl<P: BatchProcessor> Engine<P> {
             round.fill(reply, result);
         }
         round.finish();
+        self.go_on();
     }
 
     /// Accepts a group that is in the journal and for which room is reserved.
@@ -93,20 +92,22 @@ impl<P: BatchProcessor> Engine<P> {
         let ids = (0..).map(|offset| ItemId { seq: first.seq + offset, ..first });
         let mut state = self.lock();
         group.iter().for_each(|weighed| state.queue.release(weighed.weight));
-        if state.stopping {
+        let refusal = match state.queue.admit(0) {
+            Err(accumulator::Refused::Fatal(item)) => Some(Refusal::Fatal { item }),
+            _ => state.ended.then_some(Refusal::Closed),
+        };
+        if let Some(refusal) = refusal {
             // It was closed meanwhile, and nobody is left to process them.
             drop(state);
             let ids: Vec<_> = ids.take(group.len()).collect();
-            let refusal = journal
-                .ack(&ids)
-                .map_or_else(|error| Refusal::Journal(Arc::new(error)), |()| Refusal::Closed);
+            let refusal = journal::guard(|| journal.ack(&ids))
+                .map_or_else(|error| Refusal::Journal(Arc::new(error)), |()| refusal);
             return Err((group.into_iter().map(|weighed| weighed.item).collect(), refusal));
         }
         let accepted = ids.zip(group).map(|(id, weighed)| state.accept(now, id, weighed));
         let tickets: Vec<_> = accepted.collect();
         drop(state);
         self.report_admitted(tickets.iter().map(Ticket::id));
-        self.go_on();
         Ok(tickets)
     }
 }

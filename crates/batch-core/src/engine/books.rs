@@ -5,6 +5,7 @@ use crate::accumulator::{End, Finished, LaneId, Time};
 use crate::clock::duration;
 use crate::error::BatchError;
 use crate::id::{BatchId, ItemId};
+use crate::journal;
 use crate::observer::{Event, Unsent};
 use crate::panics;
 use crate::processor::{BatchProcessor, Disposition};
@@ -50,7 +51,11 @@ impl<P: BatchProcessor> Ledger<P::Item, P::Output, P::Error> for Engine<P> {
     }
 
     fn delivered(&self, batch: BatchId, items: usize) {
-        self.lock().queue.delivered(batch, items);
+        let mut state = self.lock();
+        // Another thread may have delivered the last round since, and so ended the batch.
+        if state.is_in_flight(batch) {
+            state.queue.delivered(batch, items);
+        }
     }
 
     fn late(&self) {
@@ -58,7 +63,11 @@ impl<P: BatchProcessor> Ledger<P::Item, P::Output, P::Error> for Engine<P> {
     }
 
     fn rearm(&self, batch: BatchId, deadline: Time) {
-        self.lock().queue.rearm(batch, deadline);
+        let mut state = self.lock();
+        // Its processor may have ended it since.
+        if state.is_in_flight(batch) {
+            state.queue.rearm(batch, deadline);
+        }
     }
 
     fn finish(&self, batch: BatchId, again: Returned<P::Item, P::Output, P::Error>) -> bool {
@@ -95,7 +104,7 @@ impl<P: BatchProcessor> Engine<P> {
     {
         let Some(journal) = &self.hooks.journal else { return };
         let ids: Vec<_> = ended.map(|entry| entry.id).collect();
-        if let Err(error) = journal.ack(&ids) {
+        if let Err(error) = journal::guard(|| journal.ack(&ids)) {
             self.observe(|| Event::JournalFailed { error: &error });
         }
     }
@@ -144,7 +153,9 @@ impl<P: BatchProcessor> Engine<P> {
                 if let Ok(place) = state.in_flight.binary_search_by_key(&batch, |(id, _)| *id) {
                     state.in_flight.remove(place);
                 }
-                (Vec::new(), self.needs_leader(&state), took)
+                let goes_on = self.needs_leader(&state);
+                self.give_up_if_ended(state);
+                (Vec::new(), goes_on, took)
             }
         }
     }

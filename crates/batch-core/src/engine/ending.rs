@@ -104,7 +104,10 @@ impl<P: BatchProcessor> Engine<P> {
         let mut state = self.lock();
         state.queue.close();
         match mode {
-            Close::Abort => self.hand_back(state),
+            Close::Abort => {
+                state.ended = true;
+                self.hand_back(state)
+            }
             Close::Drain => Vec::new(),
         }
     }
@@ -112,6 +115,7 @@ impl<P: BatchProcessor> Engine<P> {
     fn end_close(&self, mut leftovers: Vec<(ItemId, P::Item)>) -> CloseReport<P::Item> {
         let mut state = self.lock();
         state.stopping = true;
+        state.ended = true;
         leftovers.append(&mut state.leftovers);
         let running: Vec<_> =
             state.in_flight.iter().filter_map(|(_, batch)| batch.upgrade()).collect();
@@ -140,19 +144,29 @@ impl<P: BatchProcessor> Engine<P> {
         items
     }
 
-    /// Notes that a worker is gone. If its executor dropped it, and it was the last, what waits can
-    /// never be sent: it is handed back to the next close.
+    /// Hands to the next close what came to wait after the end.
+    pub(super) fn give_up_if_ended(&self, state: Transaction<'_, P>) {
+        if state.ended {
+            let leftovers = self.hand_back(state);
+            self.lock().leftovers.extend(leftovers);
+        }
+    }
+
+    /// Notes that a worker is gone, as it has ended or its executor dropped it. After the last one
+    /// nothing can be sent: what waits is handed back to the next close.
     pub(crate) fn lose_worker(&self, worker: usize) {
         let mut state = self.lock();
         state.resting.retain(|(id, _)| *id != worker);
+        // It may have been the one that was called.
+        state.is_called = false;
         state.workers -= 1;
-        if state.workers > 0 || (state.stopping && state.queue.queued() == 0) {
+        if state.workers > 0 {
             return;
         }
         state.queue.close();
         state.stopping = true;
-        let leftovers = self.hand_back(state);
-        self.lock().leftovers.extend(leftovers);
+        state.ended = true;
+        self.give_up_if_ended(state);
     }
 
     /// Lets the workers finish what was accepted and end. Never blocks.
@@ -160,7 +174,7 @@ impl<P: BatchProcessor> Engine<P> {
         let mut state = self.lock();
         state.queue.close();
         state.stopping = true;
-        if self.settings.is_inline() && state.queue.queued() > 0 {
+        if self.settings.is_inline() && !state.queue.is_drained() {
             // No worker holds it; those who wait for what is left will run it.
             state.kept = self.itself.upgrade();
         }

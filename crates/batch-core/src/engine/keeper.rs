@@ -1,20 +1,18 @@
 //! Who looks after the timers: linger, retries, time-outs and the patience of async callers.
 //!
-//! One thread or task of an engine sleeps until the next of them; it is started with the first
-//! timer. An engine whose clock is moved by hand looks when it is told that the clock has moved.
+//! One thread or task of an engine sleeps until the next of them; the thread is started with the
+//! first timer. An engine whose clock is moved by hand looks when it is told that the clock has moved.
 
 use std::task::Waker;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use super::{Alarm, Engine, Keeper, State};
 use crate::accumulator::Time;
 use crate::clock::EngineClock;
-use crate::driver::Driver;
 use crate::park;
 use crate::processor::BatchProcessor;
-use crate::sync::Weak;
 use crate::sync::raw::park_until;
+use crate::sync::{Weak, spawn};
 
 /// What the keeper does next.
 pub(crate) enum Watch {
@@ -46,21 +44,24 @@ impl<P: BatchProcessor> Engine<P> {
 
     pub(super) fn start_keeper(&self) {
         let Some(engine) = self.itself.upgrade() else { return };
-        let started = match &self.settings.driver {
-            Driver::Threads(_) | Driver::Inline => thread::Builder::new()
-                .name("batch-core-timer".into())
-                .spawn(move || engine.keep())
-                .is_ok(),
-            Driver::Tasks(tasks) => {
-                tasks.spawn_keeper(engine);
-                true
-            }
-            Driver::Stepped => true,
-        };
-        if !started {
+        if spawn("batch-core-timer", move || engine.keep()).is_err() {
             // The next one who changes a timer tries again.
             self.lock().keeper = Keeper::Absent;
         }
+    }
+
+    /// Says whether a keeper is to be started, which from now on is taken to be awake.
+    pub(crate) fn wants_keeper(&self) -> bool {
+        let mut state = self.lock();
+        let is_absent = matches!(state.keeper, Keeper::Absent);
+        state.keeper = Keeper::Awake;
+        is_absent
+    }
+
+    /// Notes that the executor has dropped the keeper. If a timer is set, now or later, a thread
+    /// takes its place.
+    pub(crate) fn lose_keeper(&self) {
+        self.lock().keeper = Keeper::Absent;
     }
 
     /// The life of the keeper's thread.

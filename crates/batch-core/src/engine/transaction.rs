@@ -157,7 +157,7 @@ impl<P: BatchProcessor> Transaction<'_, P> {
         if !state.closers.is_empty() && state.is_idle() {
             state.closers.drain(..).for_each(|waker| self.wake(waker));
         }
-        let is_over = state.stopping && state.queue.queued() == 0;
+        let is_over = state.is_over();
         if is_over {
             state.resting.drain(..).for_each(|(_, waker)| self.wake(waker));
         } else {

@@ -2,7 +2,6 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Waker;
-use std::thread;
 
 use super::{Engine, Transaction};
 use crate::batch::Batch;
@@ -14,6 +13,7 @@ use crate::park;
 use crate::processor::{BatchOf, BatchProcessor};
 use crate::rounds::Ledger;
 use crate::stats::DispatchReason;
+use crate::sync::raw::park_until;
 use crate::sync::{Arc, Weak};
 
 /// A batch that is to be run.
@@ -34,14 +34,27 @@ pub(crate) enum Turn<P: BatchProcessor> {
     End,
 }
 
+/// Tells the engine when a worker thread ends, for whatever reason.
+struct Life<'e, P: BatchProcessor> {
+    engine: &'e Engine<P>,
+    worker: usize,
+}
+
+impl<P: BatchProcessor> Drop for Life<'_, P> {
+    fn drop(&mut self) {
+        self.engine.lose_worker(self.worker);
+    }
+}
+
 impl<P: BatchProcessor> Engine<P> {
     /// The life of a worker thread.
     pub(crate) fn work(&self, worker: usize) {
+        let _life = Life { engine: self, worker };
         let waker = park::waker();
         loop {
             match self.turn(worker, &waker) {
                 Turn::Run(job) => self.run(job),
-                Turn::Rest => thread::park(),
+                Turn::Rest => park_until(None),
                 Turn::End => return,
             }
         }
@@ -56,7 +69,7 @@ impl<P: BatchProcessor> Engine<P> {
         if let Some(job) = self.next_job(&mut state) {
             return Turn::Run(job);
         }
-        if state.stopping && state.queue.queued() == 0 {
+        if state.is_over() {
             return Turn::End;
         }
         state.resting.push((worker, waker.clone()));

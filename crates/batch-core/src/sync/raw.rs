@@ -1,7 +1,17 @@
-//! What the slots are built on: of the standard library, or loom's own under its tests.
+//! What the slots are built on: of the standard library, or loom's or shuttle's own under their
+//! tests.
 
-#[cfg(not(all(test, loom)))]
+#[cfg(not(all(test, any(loom, shuttle))))]
 pub(crate) use std::{
+    sync::{
+        Mutex, MutexGuard,
+        atomic::{AtomicU32, AtomicUsize, Ordering},
+    },
+    thread::{Thread, current},
+};
+
+#[cfg(all(test, shuttle))]
+pub(crate) use shuttle::{
     sync::{
         Mutex, MutexGuard,
         atomic::{AtomicU32, AtomicUsize, Ordering},
@@ -29,7 +39,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Parks the thread until it is unparked or `until` has come, or for no reason.
-#[cfg(not(all(test, loom)))]
+#[cfg(not(all(test, any(loom, shuttle))))]
 pub(crate) fn park_until(until: Option<Instant>) {
     match until {
         None => std::thread::park(),
@@ -37,6 +47,12 @@ pub(crate) fn park_until(until: Option<Instant>) {
             std::thread::park_timeout(until.saturating_duration_since(Instant::now()));
         }
     }
+}
+
+/// Parks the thread until it is unparked, or for no reason; shuttle has no clock.
+#[cfg(all(test, shuttle))]
+pub(crate) fn park_until(_until: Option<Instant>) {
+    shuttle::thread::park();
 }
 
 /// Parks the thread until it is unparked, or for no reason; loom has no clock.

@@ -2,6 +2,8 @@
 #![allow(dead_code, reason = "each test file uses its own part")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+pub(crate) mod memory;
+
 use std::convert::Infallible;
 use std::future::{Future, IntoFuture};
 use std::pin::pin;

@@ -56,6 +56,8 @@ mod flush;
 mod id;
 mod journal;
 mod link;
+#[cfg(any(feature = "metrics", feature = "tracing"))]
+mod observe;
 mod observer;
 mod panics;
 mod park;
@@ -81,6 +83,10 @@ pub use error::{BatchError, NotReady, Outcome, PartialSubmit, Refusal, SubmitErr
 pub use flush::{Flush, FlushWouldDeadlock};
 pub use id::{BatchId, ItemId};
 pub use journal::{Journal, JournalError, JournalErrorKind};
+#[cfg(feature = "metrics")]
+pub use observe::MetricsObserver;
+#[cfg(feature = "tracing")]
+pub use observe::TracingObserver;
 pub use observer::{Dispatched, Event, Observer, Settled, Unsent};
 pub use processor::{BatchOf, BatchProcessor, Disposition, batch_fn, keyed_fn};
 pub use pull::{BatchInfo, BatchState, PendingBatch, Pull};

@@ -130,6 +130,21 @@ pub enum DispatchReason {
     Split,
 }
 
+impl DispatchReason {
+    /// Returns the reason as one lowercase word, as observers name it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::Natural => "natural",
+            Self::Linger => "linger",
+            Self::Flush => "flush",
+            Self::Close => "close",
+            Self::Retry => "retry",
+            Self::Split => "split",
+        }
+    }
+}
+
 /// Records one batch whose items are all final, or were put back to be sent in another.
 #[derive(Clone, Debug)]
 #[non_exhaustive]

@@ -25,10 +25,10 @@ use crate::sync::Arc;
 /// use batch_core::{Batcher, Progress, Sim, batch_fn};
 ///
 /// let double = batch_fn(|items: &[u32]| items.iter().map(|n| Ok::<_, String>(n * 2)).collect());
-/// let builder = Batcher::builder(double).linger(Duration::from_hours(1));
+/// let builder = Batcher::builder(double).linger(Duration::from_secs(5));
 /// let (batcher, mut sim) = Sim::new(builder, 42)?;
 /// let ticket = batcher.submit(21)?;
-/// assert_eq!(sim.step(), Progress::Waited(Duration::from_hours(1)));
+/// assert_eq!(sim.step(), Progress::Waited(Duration::from_secs(5)));
 /// assert!(matches!(sim.step(), Progress::Ran));
 /// assert_eq!(ticket.try_get()??, 42);
 /// assert_eq!(sim.step(), Progress::Idle);

@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use batch_core::{BatchOf, BatchProcessor};
+use batch_core::{BatchOf, BatchProcessor, Dispatched, Event, Observer};
 
 /// Runs `cases` random cases, or as many as `PROPTEST_CASES` says.
 pub(crate) fn cases(cases: u32) -> proptest::prelude::ProptestConfig {
@@ -84,6 +84,25 @@ impl BatchProcessor for Recorder {
         for slot in batch.slots() {
             assert!(slot.resolve(Ok(slot.item() + 1)));
         }
+    }
+}
+
+/// An observer with a gate that opens when its batcher is gone, with all its threads.
+pub(crate) struct Watched<O>(pub(crate) O, pub(crate) Gate);
+
+impl<O> Drop for Watched<O> {
+    fn drop(&mut self) {
+        self.1.open();
+    }
+}
+
+impl<K, O: Observer<K>> Observer<K> for Watched<O> {
+    fn event(&self, event: &Event<'_, K>) {
+        self.0.event(event);
+    }
+
+    fn around(&self, batch: &Dispatched<'_, K>, call: &mut dyn FnMut()) {
+        self.0.around(batch, call);
     }
 }
 

@@ -66,6 +66,7 @@ type OutcomeOf<P> = Outcome<<P as BatchProcessor>::Output, <P as BatchProcessor>
 pub(crate) type TicketOf<P> = Ticket<<P as BatchProcessor>::Output, <P as BatchProcessor>::Error>;
 
 /// What the lock of the engine guards.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact that changes on its own")]
 pub(crate) struct State<P: BatchProcessor> {
     queue: Accumulator<P::Key, P::Item, SeatOf<P>>,
     slots: Arena<OutcomeOf<P>, Link>,

@@ -112,10 +112,7 @@ fn a_bulk_submit_that_waits_for_room_has_told_of_what_it_has_brought_in() {
     let (told, recorder) = (Gate::default(), Recorder::default());
     let builder = Batcher::builder(recorder.clone()).observer(First(told.clone())).capacity(1);
     let batcher = builder.build().unwrap();
-    let bulk = {
-        let batcher = batcher.clone();
-        thread::spawn(move || batcher.submit_all([1, 2]).unwrap().wait().len())
-    };
+    let bulk = thread::spawn(move || batcher.submit_all([1, 2]).unwrap().wait().len());
     recorder.entered.pass();
     // The second has no room before the first is final, which it is not before the gate opens.
     told.pass();

@@ -206,7 +206,7 @@ fn an_item_that_waited_too_long_is_never_sent_and_comes_back() {
     assert!(matches!(waiting.wait(), Err(BatchError::Expired)));
     assert!(matches!(running.wait(), Err(BatchError::TimedOut)), "with the processor");
     let expired = (2, BatchError::<String>::Expired.to_string());
-    assert_eq!(dropped.lock().unwrap()[..], [expired.clone()]);
+    assert_eq!(*dropped.lock().unwrap(), std::slice::from_ref(&expired));
     gate.open();
     done.pass();
     let timed_out = (1, BatchError::<String>::TimedOut.to_string());

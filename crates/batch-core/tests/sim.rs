@@ -113,7 +113,7 @@ impl BatchProcessor for Processor {
                 world.first.entry(*key).or_default().push(item.number);
             }
             if let Some(timeout) = world.timeout {
-                let age = self.clock.now() - world.accepted_at[&item.number];
+                let age = self.clock.now().saturating_sub(world.accepted_at[&item.number]);
                 assert!(age < timeout, "item {} is sent after its time", item.number);
             }
         }

@@ -4,7 +4,7 @@
 mod common;
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt::Debug;
+use std::fmt::{Debug, Write};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
@@ -48,7 +48,7 @@ impl Visit for Fields {
         if !self.0.is_empty() {
             self.0.push(' ');
         }
-        self.0.push_str(&format!("{}={value:?}", field.name()));
+        write!(self.0, "{}={value:?}", field.name()).unwrap();
     }
 }
 
@@ -68,8 +68,8 @@ impl Trace {
     }
 
     /// Returns the spans of the batches of one batcher, in order, without the name of the batcher.
-    fn batches(&self, batcher: &str) -> Vec<Span> {
-        let prefix = format!("batcher=\"{batcher}\" ");
+    fn batches(&self, of: &str) -> Vec<Span> {
+        let prefix = format!("batcher=\"{of}\" ");
         self.with(|inner| {
             let batches = inner.spans.values().filter_map(|span| {
                 let fields = span.fields.strip_prefix(&prefix)?.to_owned();
@@ -202,7 +202,7 @@ fn a_batch_has_one_span_that_follows_from_those_of_its_submits() {
     assert_eq!(tickets.map(|ticket| ticket.wait().unwrap()), [2, 3, 4, 5]);
     other.wait().unwrap();
     assert_eq!((trace.handles(&first), trace.handles(&second)), (1, 1));
-    let batches = trace.batches("links");
+    let spans = trace.batches("links");
     assert_eq!(
         trace.fields("links"),
         [
@@ -210,9 +210,9 @@ fn a_batch_has_one_span_that_follows_from_those_of_its_submits() {
             "batch=1 key=1 items=1 attempt=1 reason=\"linger\"",
         ]
     );
-    assert_eq!(batches[0].follows, [number(&first), number(&second)]);
-    assert_eq!(batches[1].follows, [number(&second)]);
-    for batch in batches {
+    assert_eq!(spans[0].follows, [number(&first), number(&second)]);
+    assert_eq!(spans[1].follows, [number(&second)]);
+    for batch in spans {
         assert_eq!((batch.metadata.name(), batch.metadata.target()), ("batch", "batch_core"));
         assert_eq!((batch.entered, batch.handles, batch.is_root), (1, 0, true));
     }
@@ -427,10 +427,10 @@ fn every_item_is_linked_and_let_go_of_with_many_threads() {
     let calls = batcher.close(Close::Drain, LONG).stats.calls;
     drop(batcher);
     gone.pass();
-    let batches = trace.batches("threads");
-    assert_eq!(u64::try_from(batches.len()).unwrap(), calls);
-    assert!(batches.iter().all(|batch| (batch.entered, batch.handles) == (1, 0)));
-    let mut follows: Vec<_> = batches.into_iter().flat_map(|batch| batch.follows).collect();
+    let spans = trace.batches("threads");
+    assert_eq!(u64::try_from(spans.len()).unwrap(), calls);
+    assert!(spans.iter().all(|batch| (batch.entered, batch.handles) == (1, 0)));
+    let mut follows: Vec<_> = spans.into_iter().flat_map(|batch| batch.follows).collect();
     follows.sort_unstable();
     let all: Vec<_> = callers.iter().map(number).collect();
     assert_eq!(follows, all);

@@ -91,7 +91,7 @@ impl<P: BatchProcessor> Sim<P> {
         (0..max).any(|_| self.step() == Progress::Idle)
     }
 
-    /// Draws the next random number (SplitMix64).
+    /// Draws the next random number (`SplitMix64`).
     fn draw(&mut self) -> u64 {
         self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut bits = self.random;

@@ -42,6 +42,7 @@ pub(crate) enum Patience {
 pub(crate) struct Visitor {
     patience: Patience,
     /// When it gives up; not worked out before it has to wait. `Some(None)` waits without end.
+    #[expect(clippy::option_option, reason = "not asked yet and without end are two things")]
     until: Option<Option<Instant>>,
     place: Option<u64>,
     /// The alarm of one who does not block, and when it goes off.

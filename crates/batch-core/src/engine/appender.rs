@@ -30,11 +30,12 @@ impl<P: BatchProcessor> Engine<P> {
         state.appends.push(Append { weighed, reply });
         let is_missing = !std::mem::replace(&mut state.has_appender, true);
         drop(state);
-        if is_missing && let Some(engine) = self.itself.upgrade() {
-            if spawn("batch-core-journal", move || engine.append_all()).is_err() {
-                // No thread can be started: this one has to wait for the disk.
-                self.append_all();
-            }
+        if is_missing
+            && let Some(engine) = self.itself.upgrade()
+            && spawn("batch-core-journal", move || engine.append_all()).is_err()
+        {
+            // No thread can be started: this one has to wait for the disk.
+            self.append_all();
         }
         claim
     }
@@ -69,7 +70,9 @@ impl<P: BatchProcessor> Engine<P> {
         let refusals = || results.iter().filter_map(|result| Some(&result.as_ref().err()?.1));
         if refusals().next().is_some() {
             let mut state = self.lock();
-            refusals().for_each(|_| state.queue.note_refused());
+            for _ in refusals() {
+                state.queue.note_refused();
+            }
             drop(state);
             self.report_refused(refusals());
         }
@@ -91,7 +94,9 @@ impl<P: BatchProcessor> Engine<P> {
         let now = self.now();
         let ids = (0..).map(|offset| ItemId { seq: first.seq + offset, ..first });
         let mut state = self.lock();
-        group.iter().for_each(|weighed| state.queue.release(weighed.weight));
+        for weighed in &group {
+            state.queue.release(weighed.weight);
+        }
         let refusal = match state.queue.admit(0) {
             Err(accumulator::Refused::Fatal(item)) => Some(Refusal::Fatal { item }),
             _ => state.ended.then_some(Refusal::Closed),

@@ -1,7 +1,7 @@
 //! What becomes of items: results, time-outs, cancelled and expired ones.
 
-use super::{Engine, OutcomeOf, PlaceOf};
-use crate::accumulator::{End, Finished, LaneId, Time};
+use super::{Engine, OutcomeOf, PlaceOf, SeatOf};
+use crate::accumulator::{End, Finished, LaneId, Parted, Time};
 use crate::clock::duration;
 use crate::error::BatchError;
 use crate::id::{BatchId, ItemId};
@@ -144,7 +144,7 @@ impl<P: BatchProcessor> Engine<P> {
         &self,
         batch: BatchId,
         again: Returned<P::Item, P::Output, P::Error>,
-    ) -> (Vec<(P::Item, PlaceOf<P>)>, bool, Time) {
+    ) -> (Parted<P::Item, SeatOf<P>>, bool, Time) {
         let now = self.now();
         let mut state = self.lock();
         match state.queue.finish(now, batch, again) {

@@ -49,15 +49,15 @@ struct Effects<P: BatchProcessor> {
 }
 
 impl<P: BatchProcessor> Effects<P> {
-    fn new() -> Box<Self> {
-        Box::new(Self {
+    fn new() -> Self {
+        Self {
             wakers: Vec::new(),
             flushed: Vec::new(),
             expired: Vec::new(),
             overdue: Vec::new(),
             start_keeper: false,
             released: None,
-        })
+        }
     }
 }
 
@@ -114,7 +114,7 @@ impl<P: BatchProcessor> Transaction<'_, P> {
     }
 
     fn effects(&mut self) -> &mut Effects<P> {
-        self.effects.get_or_insert_with(Effects::new)
+        self.effects.get_or_insert_with(|| Box::new(Effects::new()))
     }
 
     fn wake(&mut self, waker: Waker) {

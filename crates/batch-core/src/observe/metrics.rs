@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::fmt;
 
 use ::metrics::{
-    Counter, Gauge, Histogram, Unit, counter, describe_counter, describe_gauge, describe_histogram,
-    gauge, histogram,
+    Counter, Gauge, Histogram, Label, Unit, counter, describe_counter, describe_gauge,
+    describe_histogram, gauge, histogram,
 };
 
 use crate::error::Refusal;
@@ -96,11 +96,11 @@ impl MetricsObserver {
     /// Registers the metrics with the recorder that is installed; `batcher` is the label by which
     /// they are told from those of other batchers.
     pub fn new(batcher: impl Into<Cow<'static, str>>) -> Self {
-        let batcher = batcher.into();
+        let batcher = Label::new("batcher", batcher.into());
         describe();
-        let histogram = |name: &'static str| histogram!(name, "batcher" => batcher.clone());
-        let gauge = |name: &'static str| gauge!(name, "batcher" => batcher.clone());
-        let counter = |name: &'static str| counter!(name, "batcher" => batcher.clone());
+        let histogram = |name: &'static str| histogram!(name, vec![batcher.clone()]);
+        let gauge = |name: &'static str| gauge!(name, vec![batcher.clone()]);
+        let counter = |name: &'static str| counter!(name, vec![batcher.clone()]);
         Self {
             outcomes: Outcomes::new(&batcher),
             refused: Refusals::new(&batcher),
@@ -181,8 +181,11 @@ impl<K> Observer<K> for MetricsObserver {
 }
 
 impl Outcomes {
-    fn new(batcher: &Cow<'static, str>) -> Self {
-        let plain = |outcome: &'static str| counter!("batch.items", "batcher" => batcher.clone(), "outcome" => outcome);
+    fn new(batcher: &Label) -> Self {
+        let plain = |outcome: &'static str| {
+            let outcome = Label::from_static_parts("outcome", outcome);
+            counter!("batch.items", vec![batcher.clone(), outcome])
+        };
         let error = |outcome, error| with_error(batcher, outcome, error);
         Self {
             completed: plain("completed"),
@@ -198,7 +201,7 @@ impl Outcomes {
 }
 
 impl Refusals {
-    fn new(batcher: &Cow<'static, str>) -> Self {
+    fn new(batcher: &Label) -> Self {
         let error = |error| with_error(batcher, "refused", error);
         Self {
             full: error("full"),
@@ -225,8 +228,11 @@ impl Refusals {
 }
 
 impl Flushes {
-    fn new(batcher: &Cow<'static, str>) -> Self {
-        let flush = |reason: DispatchReason| counter!("batch.flush", "batcher" => batcher.clone(), "reason" => reason.as_str());
+    fn new(batcher: &Label) -> Self {
+        let flush = |reason: DispatchReason| {
+            let reason = Label::from_static_parts("reason", reason.as_str());
+            counter!("batch.flush", vec![batcher.clone(), reason])
+        };
         Self {
             full: flush(DispatchReason::Full),
             natural: flush(DispatchReason::Natural),
@@ -251,13 +257,10 @@ impl Flushes {
     }
 }
 
-fn with_error(batcher: &Cow<'static, str>, outcome: &'static str, error: &'static str) -> Counter {
-    counter!(
-        "batch.items",
-        "batcher" => batcher.clone(),
-        "outcome" => outcome,
-        "error.type" => error
-    )
+fn with_error(batcher: &Label, outcome: &'static str, error: &'static str) -> Counter {
+    let outcome = Label::from_static_parts("outcome", outcome);
+    let error = Label::from_static_parts("error.type", error);
+    counter!("batch.items", vec![batcher.clone(), outcome, error])
 }
 
 fn describe() {

@@ -1,7 +1,17 @@
-//! Attributes that switch a check off say why, and every library forbids unsafe code.
+//! Attributes that switch a check off say why, and every library forbids unsafe code but in the one
+//! file that needs it.
 
 use super::Finding;
 use super::tree::Tree;
+
+/// The files that may use unsafe code. A library that has one denies it everywhere else.
+const UNSAFE: [&str; 3] = [
+    // Values are handed over between threads without a lock for each; loom tries every order.
+    "crates/batch-core/src/slot.rs",
+    // An allocator can be counted only by being one; they are in no program that is shipped.
+    "benches/src/alloc.rs",
+    "crates/batch-core/tests/soak.rs",
+];
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -10,17 +20,38 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
             if let Some(what) = fault(&attribute) {
                 findings.push(Finding::new(path, line, what));
             }
+            if permits_unsafe(&attribute) && !UNSAFE.contains(&path) {
+                findings.push(Finding::new(path, line, "permits unsafe code"));
+            }
         }
     }
     for folder in tree.crates() {
+        let word = if has_unsafe(folder) { "deny" } else { "forbid" };
+        let switch = format!("#![{word}(unsafe_code)]");
         for file in ["src/lib.rs", "src/main.rs"] {
             let path = format!("{folder}/{file}");
-            if tree.get(&path).is_some_and(|text| !text.contains("#![forbid(unsafe_code)]")) {
-                findings.push(Finding::new(&path, 0, "does not forbid unsafe code"));
+            if tree.get(&path).is_some_and(|text| !text.lines().any(|line| line == switch)) {
+                findings.push(Finding::new(&path, 0, format!("does not say `{switch}`")));
             }
         }
     }
     findings
+}
+
+/// Whether a library has a file that may use unsafe code.
+fn has_unsafe(folder: &str) -> bool {
+    let source = format!("{folder}/src/");
+    UNSAFE.iter().any(|path| path.starts_with(&source))
+}
+
+/// Whether an attribute names the lint in order to weaken it.
+fn permits_unsafe(attribute: &str) -> bool {
+    ["allow(", "expect(", "warn("].iter().any(|word| {
+        attribute.match_indices(word).any(|(at, _)| {
+            let list = attribute[at + word.len()..].split_once(')').map_or("", |(list, _)| list);
+            list.split(',').any(|lint| lint == "unsafe_code")
+        })
+    })
 }
 
 /// Returns each attribute as one string without white space, with the line it begins on.
@@ -96,5 +127,37 @@ mod tests {
         assert!(check(&Tree::of(&[manifest, ("crates/a/src/lib.rs", ok)])).is_empty());
         assert_eq!(check(&Tree::of(&[manifest, ("crates/a/src/lib.rs", "//! A.\n")])).len(), 1);
         assert_eq!(check(&Tree::of(&[manifest, ("crates/a/src/main.rs", "//! A.\n")])).len(), 1);
+        let weak = "//! A.\n#![deny(unsafe_code)]\n";
+        assert_eq!(check(&Tree::of(&[manifest, ("crates/a/src/lib.rs", weak)])).len(), 1);
+    }
+
+    #[test]
+    fn only_the_listed_files_may_permit_unsafe_code() {
+        let reason = "reason = \"it is quick\"";
+        let allow = format!("#![allow(dead_code, unsafe_code, {reason})]\n");
+        let found = |path| check(&Tree::of(&[(path, &allow)])).len();
+        assert_eq!(found("crates/batch-core/src/slot.rs"), 0);
+        assert_eq!(found("benches/src/alloc.rs"), 0);
+        assert_eq!(found("crates/batch-core/src/slot/waiters.rs"), 1);
+        assert_eq!(found("crates/batch-journal/src/slot.rs"), 1);
+        assert_eq!(found("xtask/src/slot.rs"), 1);
+        for other in [
+            format!("#[expect(unsafe_code, {reason})]\nfn a() {{}}\n"),
+            "    #[cfg_attr(test, warn(unsafe_code))]\n    fn a() {}\n".to_owned(),
+        ] {
+            assert_eq!(check(&Tree::of(&[("crates/a/src/b.rs", &other)])).len(), 1, "{other}");
+        }
+        assert_eq!(lines("#![deny(unsafe_code)]\n#[doc = \"no unsafe_code\"]\n"), [0; 0]);
+    }
+
+    #[test]
+    fn a_crate_with_a_file_of_unsafe_code_denies_it_elsewhere() {
+        let manifest = ("crates/batch-core/Cargo.toml", "");
+        let root =
+            |text| check(&Tree::of(&[manifest, ("crates/batch-core/src/lib.rs", text)])).len();
+        assert_eq!(root("//! A.\n#![deny(unsafe_code)]\n"), 0);
+        assert_eq!(root("//! A.\n"), 1);
+        // So the file could not permit it.
+        assert_eq!(root("//! A.\n#![forbid(unsafe_code)]\n"), 1);
     }
 }

@@ -706,3 +706,60 @@ fn an_agent_that_goes_on_meanwhile_loses_nothing() {
     assert_eq!(status(&dir), " M a.txt\nM  b.txt\n?? d.txt\n");
     assert_eq!(fixture.git(["show", "x:a.txt"]), "captured\n");
 }
+
+#[test]
+fn an_agent_that_commits_meanwhile_loses_nothing() {
+    let fixture = Fixture::new();
+    let dir = linked(&fixture, "x");
+    let git_dir = fixture.work().join(".git/worktrees/x");
+    // The filter runs while the worktree is read.
+    let script = fixture.beside("commit-once");
+    let body = format!(
+        "#!/bin/sh\nunset $(env | sed -n 's/^\\(GIT_[A-Z_]*\\)=.*/\\1/p')\nif mkdir '{marker}' \
+         2>/dev/null; then cd '{dir}' && echo agent > agent.txt && git add agent.txt && git commit \
+         -qm Agent >/dev/null; fi\nexec cat\n",
+        marker = fixture.beside("marker").display(),
+        dir = dir.display(),
+    );
+    fs::write(&script, body).unwrap();
+    support::make_executable(&script);
+    fixture.git(["config", "filter.race.clean", script.to_str().unwrap()]);
+    put(&dir, ".gitattributes", "*.bin filter=race\n");
+    put(&dir, "a.bin", "a\n");
+    let report = apply(&fixture, capture("c", "x", &dir));
+    landed(&report, "c");
+    assert!(git_dir.join("index").exists());
+    assert_eq!(run(&dir, ["log", "--format=%s", "main..x"]), "Agent's work\nAgent\n");
+    let changed = run(&dir, ["diff-tree", "-r", "--name-only", "--no-commit-id", "x"]);
+    assert_eq!(changed, ".gitattributes\na.bin\n");
+    assert_eq!(status(&dir), "");
+}
+
+#[test]
+fn the_lock_that_a_killed_run_left_is_removed() {
+    let fixture = Fixture::new();
+    let dir = linked(&fixture, "x");
+    put(&dir, "a.txt", "a\n");
+    let state = fixture.work().join(".git/batchyard");
+    fs::create_dir(&state).unwrap();
+    fs::write(state.join("held"), b"worktrees/x/index.lock\0").unwrap();
+    fs::write(state.join("index-x"), "half").unwrap();
+    let lock = fixture.work().join(".git/worktrees/x/index.lock");
+    fs::hard_link(state.join("held"), &lock).unwrap();
+    landed(&apply(&fixture, capture("c", "x", &dir)), "c");
+    assert_eq!(status(&dir), "");
+    assert!(!lock.exists() && !state.join("held").exists() && !state.join("index-x").exists());
+}
+
+#[test]
+fn a_branch_that_two_worktrees_are_on_is_not_moved() {
+    let fixture = Fixture::new();
+    let dir = linked(&fixture, "x");
+    let second = fixture.beside("second");
+    fixture.git(["worktree", "add", "-q", "--detach", second.to_str().unwrap(), "x"]);
+    run(&second, ["checkout", "-q", "--ignore-other-worktrees", "x"]);
+    put(&dir, "a.txt", "a\n");
+    let report = apply(&fixture, capture("c", "x", &dir));
+    assert_eq!(kind(report.get("c")), Some(OpErrorKind::CheckedOut));
+    assert_eq!((status(&dir).as_str(), status(&second).as_str()), ("?? a.txt\n", ""));
+}

@@ -103,6 +103,7 @@ mod front_matter;
 mod generate;
 mod lex;
 mod parse;
+mod straight;
 mod tidy;
 
 mod functions;

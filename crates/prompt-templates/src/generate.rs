@@ -76,11 +76,10 @@ impl Generated {
         while let Some(index) = memchr::memchr2(b'{', b'}', &bytes[at..span.end]) {
             let brace = at + index;
             let (start, length) = match &bytes[brace..span.end] {
-                [b'{', b'{' | b'%' | b'#', ..] => (brace, 2),
+                [b'{', b'{' | b'%' | b'#', ..] | [b'}', b'}', ..] => (brace, 2),
                 // A brace in front of a tag, the template's or one written here, would join it.
                 [b'{', b'}', b'}', ..] => (brace, 3),
                 [b'{'] => (brace, 1),
-                [b'}', b'}', ..] => (brace, 2),
                 [b'}', ..] if brace > from && matches!(bytes[brace - 1], b'%' | b'#') => {
                     (brace - 1, 2)
                 }

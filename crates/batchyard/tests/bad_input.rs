@@ -249,11 +249,9 @@ fn flags_of_later_versions_are_unknown() {
     let base = ["git", "apply", "--repo", "repo", "-"];
     yard.run_with(base.iter().chain(&["--batch-id=x"]), "").refused(&["unexpected argument"]);
     let base = ["llm", "run", "--provider", "offline", "--answers", ".", "--out", "o", "-"];
-    for flag in ["--lane=sync", "--max-cost=1"] {
+    for flag in ["--max-cost=1", "--deadline=1s"] {
         yard.run_with(base.iter().chain([&flag]), "").refused(&["unexpected argument"]);
     }
-    yard.run(["llm", "run", "--provider", "openai", "--out", "o", "-"]).refused(&["openai"]);
-    yard.run(["llm", "status", "--state", "s"]).refused(&["status"]);
     yard.run(["lessons", "recall", "f"]).refused(&["recall"]);
     yard.run(["cache", "stats"]).refused(&["cache"]);
     let help = yard.run(["--help"]).code(0).stdout;
@@ -280,6 +278,10 @@ fn usage_faults_are_refused() {
     }
     let args = ["llm", "run", "--provider", "anthropic", "--answers", ".", "--out", "o", "-"];
     yard.run(args).refused(&["--answers belongs to the provider offline"]);
+    yard.run(base.iter().chain(&["--lane=fast"])).refused(&["batch or sync"]);
+    yard.run(base.iter().chain(&["--lane=sync"])).refused(&["no lane but `batch`"]);
+    let args = ["llm", "run", "--provider", "mistral", "--out", "o", "-"];
+    yard.run(args).refused(&["mistral", "openai"]);
     let args = ["lessons", "query", "f", "--since", "yesterday"];
     yard.run(args).refused(&["RFC 3339"]);
     let args = ["git", "land", "--repo", "repo", "--onto", "main", "--strategy", "octopus", "x"];

@@ -294,3 +294,53 @@ fn a_state_that_cannot_be_one_leaves_no_results_behind() {
     assert!(!yard.path("out.jsonl").exists());
     assert_eq!(yard.read("file"), "somebody's\n");
 }
+
+#[test]
+fn the_provider_openai_and_the_lane_sync_work_too() {
+    for (provider, key) in [("openai", "OPENAI_API_KEY"), ("anthropic", "ANTHROPIC_API_KEY")] {
+        for lane in ["batch", "sync"] {
+            let yard = Yard::new();
+            let server = Server::start(Creates::Work);
+            yard.write("r.jsonl", requests(&[("a", "judge", "m"), ("b", "judge", "m")]));
+            let args = ["llm", "run", "r.jsonl", "--out", "out.jsonl", "--json", "--lane", lane];
+            let at = ["--provider", provider, "--base-url", &server.url, "--poll-interval", "10ms"];
+            let ran = finish(yard.program().env(key, KEY).args(args).args(at), b"").code(0);
+            let submissions = if lane == "batch" { 1 } else { 2 };
+            assert_eq!(ran.summary()["submissions"], submissions);
+            let found = results(&yard);
+            assert!(found.iter().all(|line| {
+                let id = line["id"].as_str().expect("an id");
+                line["text"] == format!("answer to prompt of {id}")
+            }));
+            assert_eq!((found.len(), server.paid().len()), (2, 2));
+        }
+    }
+}
+
+#[test]
+fn the_state_can_be_looked_at_and_its_batches_cancelled_while_a_run_waits() {
+    let yard = Yard::new();
+    let server = Server::start(Creates::NeverEnd);
+    yard.write("r.jsonl", requests(&[("a", "judge", "m"), ("b", "judge", "m")]));
+    let mut child = command(&yard, &server).stdout(Stdio::null()).spawn().expect("it starts");
+    server.wait_for("GET", 1);
+    let ask = |what: &str| {
+        let mut command = yard.program();
+        command.env("ANTHROPIC_API_KEY", KEY).args(["llm", what, "--json"]);
+        finish(command.args(["--state", "out.jsonl.state"]), b"").code(0)
+    };
+    let status = ask("status");
+    assert_eq!(status.summary()["pending"], 2);
+    assert_eq!(status.objects()[0]["status"], "submitted");
+    assert_eq!(ask("cancel").summary()["canceling"], 1);
+    // The run is told by its next polls.
+    assert_eq!(child.wait().expect("it ends").code(), Some(1));
+    assert!(results(&yard).iter().all(|line| line["status"] == "canceled"));
+    let status = ask("status");
+    assert_eq!(
+        (&status.summary()["failed"], &status.objects()[0]["status"]),
+        (&json!(2), &json!("done"))
+    );
+    assert_eq!(ask("cancel").summary()["batches"], 0);
+    yard.run(["llm", "status", "--state", "nowhere"]).refused(&["nowhere", "no state folder"]);
+}

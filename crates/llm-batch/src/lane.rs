@@ -44,25 +44,8 @@ pub enum LaneChoice {
     /// All in batches.
     #[default]
     Batch,
-    /// All at once, one by one.
+    /// One by one, several at a time, each answered at once.
     Sync,
-    /// In batches; what a batch does not bring before the deadline is asked at once.
-    Auto,
-}
-
-impl FromStr for LaneChoice {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<LaneChoice, Error> {
-        match name {
-            "batch" => Ok(LaneChoice::Batch),
-            "sync" => Ok(LaneChoice::Sync),
-            "auto" => Ok(LaneChoice::Auto),
-            other => Err(Error::Setting {
-                problem: format!("`{other}` is no lane; write batch, sync or auto"),
-            }),
-        }
-    }
 }
 
 /// What is done about a create whose fate is unknown, once the provider's list was looked at.

@@ -27,8 +27,8 @@
 //! # Concepts
 //! * A **request** has an id of the caller's, a **kind** and a model. Requests of one (kind,
 //!   model) share a **batch**, up to the provider's limits; each answer reaches its own requester.
-//! * A **provider** is one type behind the [`Provider`] trait: [`providers::Anthropic`] over HTTP,
-//!   [`providers::Offline`] from recordings.
+//! * A **provider** is one type behind the [`Provider`] trait: [`providers::Anthropic`] and
+//!   [`providers::OpenAi`] over HTTP, [`providers::Offline`] from recordings.
 //! * The **state folder** holds an *intent* for every create, on the disk before its first byte
 //!   leaves, what became of it, and what was handed over. A process that dies leaves a state from
 //!   which the next one goes on: it polls and collects, and sends nothing a second time.
@@ -114,7 +114,7 @@ pub use overview::{Overview, Stage, Submission};
 pub use processor::GroupKey;
 pub use provider::{
     CUSTOM_ID_LEN, Call, CallError, Collected, CreateError, Created, Found, Limits, Lost, Progress,
-    Provider, Rejection, Sink,
+    Provider, Rejection, Sink, cancel,
 };
 pub use request::{Body, Content, DEFAULT_MAX_TOKENS, Kind, Message, Request, Role};
 pub use stop::Stop;

@@ -290,6 +290,18 @@ impl CallError {
     }
 }
 
+/// Asks `provider` to stop working on a batch, for at most `timeout`.
+///
+/// A run that waits for the batch, here or elsewhere, goes on and collects what was done by then.
+///
+/// # Errors
+///
+/// [`CallError`]; a batch that has ended may be refused.
+pub fn cancel(provider: &dyn Provider, batch_id: &str, timeout: Duration) -> Result<(), CallError> {
+    let (stop, total) = (Stop::new(), AtomicU64::new(0));
+    provider.cancel(batch_id, &Call::within(timeout, &stop, &total))
+}
+
 /// Far enough for a time-out that overflows the clock.
 const NEVER: Duration = Duration::from_hours(100 * 365 * 24);
 

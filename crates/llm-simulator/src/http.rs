@@ -132,6 +132,12 @@ pub trait Handler: Send + Sync + 'static {
 
     /// Answers one call. Each connection is served by a thread of its own.
     fn answer(&self, seen: &Seen) -> Reply;
+
+    /// Is told that a call whose head was read is over: its answer is made, or its body did not
+    /// come. Not told of calls that were cut on purpose.
+    fn over(&self, head: &Seen) {
+        let _ = head;
+    }
 }
 
 impl<F: Fn(&Seen) -> Reply + Send + Sync + 'static> Handler for F {
@@ -240,24 +246,46 @@ fn serve(stream: TcpStream, log: &Log, handler: &dyn Handler) {
     let mut stream = stream;
     // Small answers must not wait for a second packet.
     let _ = stream.set_nodelay(true);
-    while let Some(seen) = read_call(&mut reader, &mut stream, handler) {
+    while let Some(head) = read_head(&mut reader, &mut stream) {
+        if let Reading::CutAfter(bytes) = handler.reading(&head) {
+            let _ = io::copy(&mut reader.by_ref().take(bytes), &mut io::sink());
+            return;
+        }
+        let call = Ongoing { handler, seen: head };
+        let Some(reply) = call.read_and_answer(&mut reader, log) else { return };
+        drop(call);
+        if !answer(&mut stream, &mut reader, reply) {
+            return;
+        }
+    }
+}
+
+/// A call whose head was read.
+struct Ongoing<'h> {
+    handler: &'h dyn Handler,
+    seen: Seen,
+}
+
+impl Ongoing<'_> {
+    fn read_and_answer(&self, reader: &mut BufReader<TcpStream>, log: &Log) -> Option<Reply> {
+        let seen = Seen { body: read_body(reader, &self.seen)?, ..self.seen.clone() };
         let mut logged = seen.clone();
         if log.is_brief.load(Ordering::SeqCst) {
             logged.body = Vec::new();
         }
         log.seen().push(logged);
         log.more.notify_all();
-        if !answer(&mut stream, &mut reader, handler.answer(&seen)) {
-            break;
-        }
+        Some(self.handler.answer(&seen))
     }
 }
 
-fn read_call(
-    reader: &mut BufReader<TcpStream>,
-    stream: &mut TcpStream,
-    handler: &dyn Handler,
-) -> Option<Seen> {
+impl Drop for Ongoing<'_> {
+    fn drop(&mut self) {
+        self.handler.over(&self.seen);
+    }
+}
+
+fn read_head(reader: &mut BufReader<TcpStream>, stream: &mut TcpStream) -> Option<Seen> {
     let mut line = String::new();
     reader.read_line(&mut line).ok().filter(|n| *n > 0)?;
     let mut words = line.split_whitespace();
@@ -269,25 +297,21 @@ fn read_call(
         let Some((name, value)) = line.trim_end().split_once(':') else { break };
         headers.push((name.to_lowercase(), value.trim().to_owned()));
     }
-    let mut seen = Seen { method, path, headers, body: Vec::new() };
+    let seen = Seen { method, path, headers, body: Vec::new() };
     if seen.header("expect").is_some_and(|value| value.eq_ignore_ascii_case("100-continue")) {
         stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").ok()?;
     }
-    let reading = handler.reading(&seen);
-    if let Reading::CutAfter(bytes) = reading {
-        let _ = io::copy(&mut reader.by_ref().take(bytes), &mut io::sink());
-        return None;
-    }
-    let is_chunked = seen.header("transfer-encoding") == Some("chunked");
-    seen.body = if is_chunked {
-        read_chunks(reader)?
-    } else {
-        let length = seen.header("content-length").map_or(Ok(0), str::parse).ok()?;
-        let mut body = vec![0; length];
-        reader.read_exact(&mut body).ok()?;
-        body
-    };
     Some(seen)
+}
+
+fn read_body(reader: &mut BufReader<TcpStream>, head: &Seen) -> Option<Vec<u8>> {
+    if head.header("transfer-encoding") == Some("chunked") {
+        return read_chunks(reader);
+    }
+    let length = head.header("content-length").map_or(Ok(0), str::parse).ok()?;
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).ok()?;
+    Some(body)
 }
 
 fn read_chunks(reader: &mut impl BufRead) -> Option<Vec<u8>> {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::faults::Faults;
 use crate::http::{Handler, Reading, Reply, Seen, Server};
@@ -116,6 +116,10 @@ struct Shared {
     hooks: Hooks,
     faults: Option<Faults>,
     world: Mutex<World>,
+    /// Creates that have begun to arrive and are not done. Lists wait for them, so that no list is
+    /// behind but by [`Builder::list_lag`].
+    arriving: Mutex<usize>,
+    arrived: Condvar,
     /// Calls whose head was read, and calls that were read whole, by endpoint.
     heads: [AtomicUsize; 9],
     counts: [AtomicUsize; 9],
@@ -213,8 +217,16 @@ impl Builder {
     /// When no port can be had.
     pub fn start(self) -> io::Result<Simulator> {
         let Builder { settings, hooks, faults } = self;
-        let (world, heads, counts) = <(Mutex<World>, [_; 9], [_; 9])>::default();
-        let shared = Arc::new(Shared { settings, hooks, faults, world, heads, counts });
+        let shared = Arc::new(Shared {
+            settings,
+            hooks,
+            faults,
+            world: Mutex::default(),
+            arriving: Mutex::default(),
+            arrived: Condvar::new(),
+            heads: Default::default(),
+            counts: Default::default(),
+        });
         let server = Server::start(Service(Arc::clone(&shared)))?;
         Ok(Simulator { server, shared })
     }
@@ -282,6 +294,10 @@ impl Shared {
         self.world.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn arriving(&self) -> MutexGuard<'_, usize> {
+        self.arriving.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn usual(&self, endpoint: Endpoint, seen: &Seen) -> Reply {
         let mut world = self.world();
         let settings = &self.settings;
@@ -312,7 +328,18 @@ impl Handler for Service {
             return Reading::CutAfter(bytes);
         }
         let faults = shared.faults.as_ref();
-        faults.map_or(Reading::Whole, |faults| faults.reading(endpoint, head))
+        let reading = faults.map_or(Reading::Whole, |faults| faults.reading(endpoint, head));
+        if endpoint == Endpoint::Create && reading == Reading::Whole {
+            *shared.arriving() += 1;
+        }
+        reading
+    }
+
+    fn over(&self, head: &Seen) {
+        if endpoint(head) == Endpoint::Create {
+            *self.0.arriving() -= 1;
+            self.0.arrived.notify_all();
+        }
     }
 
     fn answer(&self, seen: &Seen) -> Reply {
@@ -328,6 +355,10 @@ impl Handler for Service {
         }
         if let Some(reply) = shared.faults.as_ref().and_then(|faults| faults.before(&call)) {
             return reply;
+        }
+        if endpoint == Endpoint::List {
+            let arriving = shared.arrived.wait_while(shared.arriving(), |arriving| *arriving > 0);
+            drop(arriving);
         }
         let mut reply = shared.usual(endpoint, seen);
         if let Some(faults) = &shared.faults {

@@ -6,7 +6,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use llm_batch::{Accounting, Error, LlmBatch, OnAmbiguous};
+use llm_batch::{Accounting, Error, LaneChoice, LlmBatch, OnAmbiguous};
 use serde_json::json;
 
 use crate::cli::{Session, duration};
@@ -28,7 +28,7 @@ metadata may be left out:
 
 A result has id, status (succeeded, errored, expired, canceled), text, response, usage and error.
 
-The key is read from ANTHROPIC_API_KEY. "offline" takes the answer to the request ID from one of
+The key is read from ANTHROPIC_API_KEY or OPENAI_API_KEY. "offline" takes the answer to the request ID from one of
 ID.json ({"text":".."}, {"response":{..}} or {"error":{"type":"..","message":".."}}, "usage" beside
 text), ID.md and ID.txt (the text alone) in the folder --answers.
 
@@ -60,6 +60,13 @@ pub(crate) struct Options {
     /// How long the whole command may take, such as 26h
     #[arg(long, value_name = "D", value_parser = duration)]
     timeout: Option<Duration>,
+    /// batch = together, within hours, at the lower price; sync = one by one, several at a time,
+    /// answered at once
+    #[arg(long, value_name = "batch|sync", default_value = "batch", value_parser = lane)]
+    lane: LaneChoice,
+    /// In the lane sync, ask once more where an answer was lost; it may be paid for twice
+    #[arg(long)]
+    sync_retry: bool,
     /// What to do about a submission that was not answered, once the provider's list was looked at:
     /// hold = look again and send what is absent twice; fail = end its requests at once; resubmit =
     /// send what is absent at once, and count it as possibly paid twice
@@ -85,7 +92,7 @@ pub(crate) struct Options {
 pub(crate) fn run(session: &Session, options: &Options) -> Result<Exit, Stop> {
     let output = &session.output;
     match (options.provider, &options.answers, &options.base_url) {
-        (ProviderName::Anthropic, Some(_), _) => {
+        (ProviderName::Anthropic | ProviderName::Openai, Some(_), _) => {
             return Err(Stop::refused("--answers belongs to the provider offline only"));
         }
         (ProviderName::Offline, _, Some(_)) => {
@@ -107,6 +114,8 @@ pub(crate) fn run(session: &Session, options: &Options) -> Result<Exit, Stop> {
     let results = Results::open(&options.out)?;
     let mut builder = LlmBatch::builder(provider)
         .state(&state)
+        .lane(options.lane)
+        .sync_retry(options.sync_retry)
         .on_ambiguous(options.on_ambiguous)
         .fresh(options.fresh);
     if let Some(lag) = options.list_lag {
@@ -156,12 +165,22 @@ pub(crate) fn run(session: &Session, options: &Options) -> Result<Exit, Stop> {
     }
 }
 
+/// Parses a lane.
+fn lane(name: &str) -> Result<LaneChoice, String> {
+    match name {
+        "batch" => Ok(LaneChoice::Batch),
+        "sync" => Ok(LaneChoice::Sync),
+        _ => Err("expected batch or sync".to_owned()),
+    }
+}
+
 /// Says why a run ended, with the status that belongs to it.
 pub(crate) fn not_run(error: &Error) -> Stop {
     let message = chain(error);
     match error {
-        Error::Ambiguous { .. }
-        | Error::Pending { .. } | Error::StateBusy { .. } => Stop::unfinished(message),
+        Error::Ambiguous { .. } | Error::Pending { .. } | Error::StateBusy { .. } => {
+            Stop::unfinished(message)
+        }
         _ => Stop::refused(message),
     }
 }
@@ -193,9 +212,8 @@ fn set_aside(output: &Output, out: &Path) -> Result<(), Stop> {
     };
     let aside = (1..).map(numbered).find(|name| !name.exists());
     let aside = aside.ok_or_else(|| Stop::refused("no name is left for the old results"))?;
-    fs::rename(out, &aside).map_err(|error| {
-        Stop::refused(format_args!("cannot rename {}: {error}", out.display()))
-    })?;
+    fs::rename(out, &aside)
+        .map_err(|error| Stop::refused(format_args!("cannot rename {}: {error}", out.display())))?;
     output.note(format!("note: the old results are in {}", aside.display()));
     Ok(())
 }

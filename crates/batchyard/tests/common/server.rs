@@ -34,7 +34,11 @@ impl Server {
         let creates = Arc::new(Mutex::new(creates));
         let (before, after) = (Arc::clone(&creates), Arc::clone(&creates));
         let simulator = Simulator::builder()
-            .running(if *creates.lock().unwrap() == Creates::NeverEnd { usize::MAX } else { 0 })
+            .running(if *creates.lock().expect("no panic in the server") == Creates::NeverEnd {
+                usize::MAX
+            } else {
+                0
+            })
             .model(|question| {
                 let path = question.text.split("path:").nth(1);
                 let text = match path.and_then(|rest| rest.split_whitespace().next()) {
@@ -45,17 +49,21 @@ impl Server {
                 };
                 Said::Text { text, input_tokens: 10, output_tokens: 5 }
             })
-            .before(move |call| match (call.endpoint, *before.lock().unwrap()) {
-                (Endpoint::Create, Creates::Lose) => Some(Reply::Drop),
-                (Endpoint::Create, Creates::Hang) => Some(Reply::Silence),
-                (Endpoint::Create, Creates::Unauthorized) => {
-                    Some(Reply::error(401, "authentication_error", "invalid key"))
+            .before(move |call| {
+                match (call.endpoint, *before.lock().expect("no panic in the server")) {
+                    (Endpoint::Create, Creates::Lose) => Some(Reply::Drop),
+                    (Endpoint::Create, Creates::Hang) => Some(Reply::Silence),
+                    (Endpoint::Create, Creates::Unauthorized) => {
+                        Some(Reply::error(401, "authentication_error", "invalid key"))
+                    }
+                    _ => None,
                 }
-                _ => None,
             })
-            .after(move |call, usual| match (call.endpoint, *after.lock().unwrap()) {
-                (Endpoint::Create, Creates::Vanish) => Reply::Drop,
-                _ => usual,
+            .after(move |call, usual| {
+                match (call.endpoint, *after.lock().expect("no panic in the server")) {
+                    (Endpoint::Create, Creates::Vanish) => Reply::Drop,
+                    _ => usual,
+                }
             })
             .start()
             .expect("a port");
@@ -64,7 +72,7 @@ impl Server {
 
     /// Changes how the server answers from now on.
     pub(crate) fn set(&self, creates: Creates) {
-        *self.creates.lock().unwrap() = creates;
+        *self.creates.lock().expect("no panic in the server") = creates;
         if creates == Creates::Work {
             self.simulator.end_batches();
         }

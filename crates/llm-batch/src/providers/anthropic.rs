@@ -26,6 +26,8 @@ const API_VERSION: &str = "2023-06-01";
 const PATH: &str = "/v1/messages/batches";
 const MESSAGES: &str = "/v1/messages";
 const MAX_LINE: usize = 64 * 1024 * 1024;
+/// How many results without our nonce show that a batch is somebody else's.
+const PROOF: usize = 1000;
 
 const HEAD: &str = r#"{"requests":["#;
 const TAIL: &str = "]}";
@@ -267,7 +269,7 @@ impl Provider for Anthropic {
                     continue;
                 }
                 let missing = match progress(batch) {
-                    Progress::Ended => match self.is_ours(&batch.id, lost.nonce, call)? {
+                    Progress::Ended => match self.is_ours(&batch.id, lost, call)? {
                         Some(true) => {
                             let batch_id = batch.id.clone();
                             let progress = Progress::Ended;
@@ -344,28 +346,31 @@ impl Anthropic {
             .map_err(CallError::passing)
     }
 
-    /// Tells whether a batch that has ended is the one of `nonce`, from its first results; `None`
-    /// where there are none to tell from.
+    /// Tells from its results whether a batch that has ended is the one that was lost; `None` where
+    /// there are too few of them to tell.
     fn is_ours(
         &self,
         batch_id: &str,
-        nonce: &str,
+        lost: &Lost<'_>,
         call: &Call<'_>,
     ) -> Result<Option<bool>, CallError> {
-        let mut is_ours = None;
-        let body = self.http.download(&path(batch_id, "/results")?, call);
-        let body = match body {
+        let body = match self.http.download(&path(batch_id, "/results")?, call) {
             Ok(body) => body,
             Err(CallError::Refused { .. }) => return Ok(None),
             Err(error) => return Err(error),
         };
+        let enough = lost.requests.min(PROOF);
+        let (mut others, mut is_ours) = (0, false);
         each_line(body, self.max_line, call, &mut |line| {
             let line: ResultLine<'_> = serde_json::from_slice(line).ok()?;
-            // Ids of one create share a nonce: one line that can be read decides.
-            is_ours = Some(line.custom_id.strip_prefix(nonce).is_some_and(|r| r.starts_with('-')));
-            Some(ControlFlow::Break(()))
+            // One line with the nonce is proof. One without is none: it may have strayed there.
+            let rest = line.custom_id.strip_prefix(lost.nonce);
+            is_ours = rest.is_some_and(|rest| rest.starts_with('-'));
+            others += usize::from(!is_ours);
+            let is_decided = is_ours || others >= enough;
+            Some(if is_decided { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
-        Ok(is_ours)
+        Ok(if is_ours { Some(true) } else { (others >= enough).then_some(false) })
     }
 }
 

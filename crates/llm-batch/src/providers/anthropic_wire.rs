@@ -7,6 +7,7 @@ use std::fmt::Write;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use super::shared::check_raw;
 use crate::answer::{Answer, RequestError, Usage};
 use crate::request::{Body, Content, Message, Request, Role};
 
@@ -94,32 +95,6 @@ fn conversation(messages: &[Message]) -> Result<(Option<Said<'_>>, Vec<Turn<'_>>
         .map(|message| Turn { role: message.role, content: said(&message.content) })
         .collect();
     Ok((system, turns))
-}
-
-#[derive(Deserialize)]
-struct RawParams<'r> {
-    #[serde(borrow)]
-    model: Cow<'r, str>,
-    #[serde(default)]
-    stream: bool,
-}
-
-fn check_raw(raw: &RawValue, model: &str) -> Result<(), RequestError> {
-    if !raw.get().trim_start().starts_with('{') {
-        return Err(RequestError::invalid("the body is no JSON object"));
-    }
-    let params: RawParams<'_> = serde_json::from_str(raw.get())
-        .map_err(|error| RequestError::invalid(format!("the body cannot be used: {error}")))?;
-    if params.model != model {
-        return Err(RequestError::invalid(format!(
-            "the body asks for the model `{}` and the request for `{model}`",
-            params.model
-        )));
-    }
-    if params.stream {
-        return Err(RequestError::invalid("the body sets `stream`; a batch cannot stream"));
-    }
-    Ok(())
 }
 
 /// A batch, as far as it matters.

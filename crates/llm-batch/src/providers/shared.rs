@@ -1,10 +1,13 @@
 //! What providers over HTTP have in common.
 
+use std::borrow::Cow;
 use std::io::{BufReader, Read};
 use std::ops::ControlFlow;
 
+use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::answer::RequestError;
 use crate::draft::Entry;
 use crate::http::{Http, MAX_ANSWER, Post};
 use crate::lines::{Line, next_line};
@@ -16,6 +19,33 @@ pub(super) fn is_safe_id(id: &str) -> bool {
         && id.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'))
         && !id.contains("..")
         && id != "."
+}
+
+#[derive(Deserialize)]
+struct RawParams<'r> {
+    #[serde(borrow)]
+    model: Cow<'r, str>,
+    #[serde(default)]
+    stream: bool,
+}
+
+/// Checks parameters of the caller's own: an object, for that model, without a stream.
+pub(super) fn check_raw(raw: &RawValue, model: &str) -> Result<(), RequestError> {
+    if !raw.get().trim_start().starts_with('{') {
+        return Err(RequestError::invalid("the body is no JSON object"));
+    }
+    let params: RawParams<'_> = serde_json::from_str(raw.get())
+        .map_err(|error| RequestError::invalid(format!("the body cannot be used: {error}")))?;
+    if params.model != model {
+        return Err(RequestError::invalid(format!(
+            "the body asks for the model `{}` and the request for `{model}`",
+            params.model
+        )));
+    }
+    if params.stream {
+        return Err(RequestError::invalid("the body sets `stream`; a batch cannot stream"));
+    }
+    Ok(())
 }
 
 /// Hands every line of a download to `take` and returns how many could not be read: those over
@@ -59,7 +89,16 @@ pub(super) fn ask(
     let body = entry.body().map_err(not_sent)?;
     let mut bytes = body.get().as_bytes();
     let post = Post { cap: MAX_ANSWER, ..Post::json(path, &mut bytes, entry.body_bytes) };
-    let answer = http.created(http.post(post, call))?;
+    let posted = http.post(post, call);
+    if let Ok(reply) = &posted
+        && matches!(reply.status.as_u16(), 503 | 529)
+    {
+        // These say that nothing was done; asking for one answer, that is taken at its word.
+        let (kind, message) = http.message(reply);
+        let (message, retry_after) = (format!("{kind}: {message}"), reply.retry_after);
+        return Err(CreateError::Busy { message, retry_after });
+    }
+    let answer = http.created(posted)?;
     serde_json::from_slice(&answer).map_err(|error| CreateError::Ambiguous {
         reason: http.scrub(&format!("the answer is no JSON: {error}")),
     })

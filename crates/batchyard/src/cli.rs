@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::commands::{git_apply, git_land, lessons, llm_run, prompt, run};
+use crate::commands::{git_apply, git_land, lessons, llm_run, llm_state, prompt, run};
 use crate::exit::{Exit, Stop};
 use crate::output::{Output, complain};
 use crate::signals::Interrupt;
@@ -67,6 +67,10 @@ enum Git {
 enum Llm {
     /// Send requests from JSON Lines in as few submissions as possible, and collect the answers
     Run(llm_run::Options),
+    /// Say what a state folder knows of its submissions, also while a run is using it
+    Status(llm_state::Options),
+    /// Ask the provider to stop working on the batches of a state folder
+    Cancel(llm_state::Options),
 }
 
 /// What every command is given beside its own options.
@@ -99,6 +103,8 @@ pub(crate) fn start() -> ExitCode {
         Command::Git(Git::Apply(options)) => git_apply::run(&session, &options),
         Command::Git(Git::Land(options)) => git_land::run(&session, &options),
         Command::Llm(Llm::Run(options)) => llm_run::run(&session, &options),
+        Command::Llm(Llm::Status(options)) => llm_state::status(&session, &options),
+        Command::Llm(Llm::Cancel(options)) => llm_state::cancel(&session, &options),
         Command::Lessons(command) => lessons::run(&session, &command),
         Command::Prompt(command) => prompt::run(&session, &command),
     };

@@ -1,10 +1,11 @@
 //! From the name of a provider and its settings to the provider itself.
 
+use std::env::VarError;
 use std::path::Path;
 use std::sync::Arc;
 
-use llm_batch::Provider;
-use llm_batch::providers::{Anthropic, Offline};
+use llm_batch::providers::{Anthropic, Offline, OpenAi, Profile};
+use llm_batch::{Error, Provider};
 
 use crate::exit::{Stop, chain};
 use crate::input::existing_folder;
@@ -17,15 +18,13 @@ pub(crate) struct Place<'a> {
     pub(crate) answers: Option<&'a Path>,
 }
 
-/// Environment variable of the key.
-const KEY: &str = "ANTHROPIC_API_KEY";
-
 /// Makes a provider; nothing is sent yet.
 ///
 /// # Errors
 ///
 /// A setting is missing, is none of this provider's, or cannot be used. The key is never named.
 pub(crate) fn open(name: ProviderName, place: Place<'_>) -> Result<Arc<dyn Provider>, Stop> {
+    let refused = |error: Error| Stop::refused(chain(&error));
     match name {
         ProviderName::Offline => {
             let answers = place.answers.ok_or_else(|| {
@@ -33,23 +32,30 @@ pub(crate) fn open(name: ProviderName, place: Place<'_>) -> Result<Arc<dyn Provi
                     .help("name it with --answers, or with `answers` in the plan")
             })?;
             existing_folder(answers, "the answers folder")?;
-            let offline = Offline::open(answers).map_err(|error| Stop::refused(chain(&error)))?;
-            Ok(Arc::new(offline))
+            Ok(Arc::new(Offline::open(answers).map_err(refused)?))
         }
         ProviderName::Anthropic => {
-            let key = std::env::var(KEY).map_err(|error| match error {
-                std::env::VarError::NotPresent => Stop::refused(format_args!("{KEY} is not set"))
-                    .help("set it to the key of your account; it is read from there only"),
-                std::env::VarError::NotUnicode(_) => {
-                    Stop::refused(format_args!("{KEY} is not text"))
-                }
-            })?;
-            let mut anthropic = Anthropic::builder(key);
+            let mut anthropic = Anthropic::builder(key("ANTHROPIC_API_KEY")?);
             if let Some(base_url) = place.base_url {
                 anthropic = anthropic.base_url(base_url);
             }
-            let anthropic = anthropic.build().map_err(|error| Stop::refused(chain(&error)))?;
-            Ok(Arc::new(anthropic))
+            Ok(Arc::new(anthropic.build().map_err(refused)?))
+        }
+        ProviderName::Openai => {
+            let mut openai = OpenAi::builder(key("OPENAI_API_KEY")?);
+            if let Some(base_url) = place.base_url {
+                openai = openai.profile(Profile::of(base_url)).base_url(base_url);
+            }
+            Ok(Arc::new(openai.build().map_err(refused)?))
         }
     }
+}
+
+/// Reads a key from the environment, its only place.
+fn key(variable: &str) -> Result<String, Stop> {
+    std::env::var(variable).map_err(|error| match error {
+        VarError::NotPresent => Stop::refused(format_args!("{variable} is not set"))
+            .help("set it to the key of your account; it is read from there only"),
+        VarError::NotUnicode(_) => Stop::refused(format_args!("{variable} is not text")),
+    })
 }

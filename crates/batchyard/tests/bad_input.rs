@@ -247,15 +247,11 @@ fn requests_are_checked_whole() {
 fn flags_of_later_versions_are_unknown() {
     let yard = Yard::with_repository();
     let base = ["git", "apply", "--repo", "repo", "-"];
-    for flag in ["--batch-id=x", "--on-moved=merge", "--dry-run", "--wait=1s"] {
-        yard.run_with(base.iter().chain([&flag]), "").refused(&["unexpected argument"]);
-    }
+    yard.run_with(base.iter().chain(&["--batch-id=x"]), "").refused(&["unexpected argument"]);
     let base = ["llm", "run", "--provider", "offline", "--answers", ".", "--out", "o", "-"];
-    for flag in ["--lane=sync", "--max-cost=1", "--on-ambiguous=fail", "--list-lag=1s", "--fresh"] {
+    for flag in ["--max-cost=1", "--deadline=1s"] {
         yard.run_with(base.iter().chain([&flag]), "").refused(&["unexpected argument"]);
     }
-    yard.run(["llm", "run", "--provider", "openai", "--out", "o", "-"]).refused(&["openai"]);
-    yard.run(["llm", "status", "--state", "s"]).refused(&["status"]);
     yard.run(["lessons", "recall", "f"]).refused(&["recall"]);
     yard.run(["cache", "stats"]).refused(&["cache"]);
     let help = yard.run(["--help"]).code(0).stdout;
@@ -273,6 +269,8 @@ fn usage_faults_are_refused() {
     let base = ["git", "apply", "--repo", "repo", "-"];
     yard.run(base.iter().chain(&["--max-items=0"])).refused(&["--max-items"]);
     yard.run(base.iter().chain(&["--quiet", "--verbose"])).refused(&["--verbose"]);
+    yard.run(base.iter().chain(&["--wait=5"])).refused(&["--wait"]);
+    yard.run(base.iter().chain(&["--on-moved=push"])).refused(&["--on-moved"]);
     let base = ["llm", "run", "--provider", "offline", "--answers", ".", "--out", "o", "-"];
     for wrong in ["5", "1.5s", "s", "-1s"] {
         let flag = format!("--timeout={wrong}");
@@ -280,10 +278,14 @@ fn usage_faults_are_refused() {
     }
     let args = ["llm", "run", "--provider", "anthropic", "--answers", ".", "--out", "o", "-"];
     yard.run(args).refused(&["--answers belongs to the provider offline"]);
+    yard.run(base.iter().chain(&["--lane=fast"])).refused(&["batch or sync"]);
+    yard.run(base.iter().chain(&["--lane=sync"])).refused(&["no lane but `batch`"]);
+    let args = ["llm", "run", "--provider", "mistral", "--out", "o", "-"];
+    yard.run(args).refused(&["mistral", "openai"]);
     let args = ["lessons", "query", "f", "--since", "yesterday"];
     yard.run(args).refused(&["RFC 3339"]);
-    let args = ["git", "land", "--repo", "repo", "--onto", "main", "--strategy", "rebase", "x"];
-    yard.run(args).refused(&["rebase"]);
+    let args = ["git", "land", "--repo", "repo", "--onto", "main", "--strategy", "octopus", "x"];
+    yard.run(args).refused(&["octopus"]);
 }
 
 #[test]

@@ -296,3 +296,82 @@ fn what_the_remote_has_and_more_is_superseded() {
     assert_eq!(ran.line("p")["status"], "failed");
     assert_eq!(ran.line("p")["error"]["kind"], "superseded");
 }
+
+#[test]
+fn a_push_onto_a_branch_that_moved_does_what_it_is_told() {
+    for (on_moved, subjects) in [
+        ("merge", "Merge branch 'shared' of origin\nTheirs\nAdd second\nAdd first\nBegin"),
+        ("rebase", "Add second\nTheirs\nAdd first\nBegin"),
+        ("fail", "Theirs\nAdd first\nBegin"),
+    ] {
+        let yard = Yard::with_repository();
+        let args = ["git", "apply", "--repo", "repo", "--json", "--on-moved", on_moved, "-"];
+        let ops = |id: &str| lines(&[commit(id, "shared", id, "x\n"), push("p", "shared")]);
+        yard.run_with(args, ops("first")).code(0);
+        yard.git(".", &["clone", "--quiet", "--branch", "shared", "remote.git", "other"]);
+        yard.write("other/theirs", "theirs\n");
+        yard.git("other", &["add", "--all"]);
+        yard.git(
+            "other",
+            &["-c", "user.name=O", "-c", "user.email=o@o", "commit", "-qm", "Theirs"],
+        );
+        yard.git("other", &["push", "--quiet", "origin", "shared"]);
+        let ran = yard.run_with(args, ops("second")).code(i32::from(on_moved == "fail"));
+        assert_eq!(ran.line("second")["status"], "landed");
+        let at_remote = yard.git("remote.git", &["log", "--topo-order", "--format=%s", "shared"]);
+        assert_eq!(at_remote, subjects, "{on_moved}");
+        if on_moved == "fail" {
+            assert_eq!(ran.line("p")["error"]["transient"], true);
+        } else {
+            let here = yard.git("repo", &["rev-parse", "shared"]);
+            assert_eq!(ran.line("p")["commit"], json!(here));
+        }
+    }
+}
+
+#[test]
+fn a_dry_run_says_what_would_be_and_does_nothing() {
+    let yard = Yard::with_repository();
+    let ops = lines(&[
+        commit("a", "task/a", "a.txt", "a\n"),
+        push("p", "task/a"),
+        commit("bad", "task/b", "../b.txt", "b\n"),
+    ]);
+    let before = yard.git("repo", &["for-each-ref"]);
+    let args = ["git", "apply", "--repo", "repo", "--json", "--dry-run", "-"];
+    let ran = yard.run_with(args, &ops).code(1);
+    assert_eq!(ran.line("p")["status"], "landed");
+    assert_eq!(ran.line("bad")["error"]["kind"], "invalid_path");
+    let summary = ran.summary();
+    assert_eq!((&summary["dry_run"], &summary["pushes"]), (&json!(true), &json!(0)));
+    assert_eq!(yard.git("repo", &["for-each-ref"]), before);
+    assert_eq!(yard.receives(), 0);
+
+    yard.run_with(["git", "apply", "--repo", "repo", "-"], &ops).code(1);
+    let land = ["git", "land", "--repo", "repo", "--onto", "main", "--json", "task/a"];
+    let ran = yard.run(land.iter().chain(&["--dry-run"])).code(0);
+    assert_eq!(ran.summary()["pushes"], 0);
+    let at_remote = || yard.git("remote.git", &["log", "--format=%s", "main"]);
+    assert_eq!(at_remote(), "Begin");
+    yard.run(land.iter().chain(&["--strategy", "rebase"])).code(0);
+    assert_eq!(at_remote(), "Add a\nBegin");
+}
+
+#[test]
+fn a_writer_that_stays_is_waited_for_as_long_as_told() {
+    let yard = Yard::with_repository();
+    let ops = lines(&[commit("a", "task/a", "a.txt", "a\n")]);
+    yard.run_with(["git", "apply", "--repo", "repo", "-"], &ops).code(0);
+    let lock = std::fs::File::options()
+        .write(true)
+        .open(yard.path("repo/.git/batchyard/lock"))
+        .expect("the first run made it");
+    lock.lock().expect("nobody has it");
+    let args = ["git", "apply", "--repo", "repo", "--json", "--wait", "20ms", "-"];
+    let ran = yard.run_with(args, &ops).code(3);
+    assert!(ran.stderr.contains("another process writes"), "{ran:?}");
+    let args = ["git", "land", "--repo", "repo", "--onto", "main", "--wait", "20ms", "task/a"];
+    yard.run(args).code(3);
+    drop(lock);
+    yard.run(args).code(0);
+}

@@ -80,7 +80,7 @@ fn one_create_for_each_kind_and_model_and_each_answer_to_its_request() {
     }
     for create in server.creates() {
         assert!(create.headers.iter().any(|(_, value)| value.contains(KEY)));
-        for request in create.body["requests"].as_array().expect("requests") {
+        for request in create.json()["requests"].as_array().expect("requests") {
             let on_wire = request["custom_id"].as_str().expect("an id");
             assert!(!["i/1", "i 2", "日", "j", "k"].contains(&on_wire), "{on_wire}");
         }
@@ -108,10 +108,10 @@ fn bodies_pass_through_unchanged() {
     ];
     yard.write("r.jsonl", format!("{}\n{}", lines[0], lines[1]));
     run(&yard, &server).code(0);
-    let creates = server.creates();
+    let creates: Vec<Value> = server.creates().iter().map(|create| create.json()).collect();
     let sent: Vec<&Value> = creates
         .iter()
-        .flat_map(|create| create.body["requests"].as_array().expect("requests"))
+        .flat_map(|create| create["requests"].as_array().expect("requests"))
         .map(|request| &request["params"])
         .collect();
     assert!(sent.contains(&&body), "{sent:?}");
@@ -121,17 +121,65 @@ fn bodies_pass_through_unchanged() {
 }
 
 #[test]
-fn a_create_of_unknown_fate_is_never_sent_again() {
+fn a_create_whose_answer_is_lost_is_found_and_paid_once() {
     let yard = Yard::new();
     let server = Server::start(Creates::Vanish);
     yard.write("r.jsonl", requests(&[("a", "judge", "m"), ("b", "judge", "m")]));
-    let ran = run(&yard, &server).code(3);
-    assert_eq!(server.creates().len(), 1);
+    let ran = run(&yard, &server).code(0);
+    assert_eq!((server.creates().len(), server.paid().len()), (1, 2));
+    assert_eq!(ran.summary()["possibly_paid_twice"], 0);
+    assert_eq!(results(&yard).len(), 2);
+}
+
+#[test]
+fn a_create_of_unknown_fate_is_looked_for_until_the_time_is_up_and_by_the_next_run() {
+    let yard = Yard::new();
+    let server = Server::start(Creates::Lose);
+    yard.write("r.jsonl", requests(&[("a", "judge", "m"), ("b", "judge", "m")]));
+    let ran = finish(command(&yard, &server).args(["--timeout", "300ms"]), b"").code(3);
+    assert_eq!(server.creates().len(), 1, "one list does not prove that it is not there");
     assert!(ran.stderr.contains("unknown") && ran.stderr.contains("out.jsonl.state"), "{ran:?}");
     assert_eq!(ran.summary()["pending"], 2);
-    run(&yard, &server).code(3);
-    assert_eq!(server.creates().len(), 1, "running again sends nothing");
     assert_eq!(results(&yard).len(), 0);
+    server.set(Creates::Work);
+    finish(command(&yard, &server).args(["--list-lag", "20ms"]), b"").code(0);
+    assert_eq!((server.creates().len(), server.paid().len()), (2, 2));
+}
+
+#[test]
+fn a_create_of_unknown_fate_can_be_given_up_or_sent_again_at_once() {
+    let yard = Yard::new();
+    let server = Server::start(Creates::Lose);
+    yard.write("r.jsonl", requests(&[("a", "judge", "m")]));
+    finish(command(&yard, &server).args(["--on-ambiguous", "never"]), b"").refused(&["resubmit"]);
+    finish(command(&yard, &server).args(["--on-ambiguous", "fail"]), b"").code(1);
+    assert_eq!(results(&yard)[0]["error"]["kind"], "ambiguous");
+
+    let yard = Yard::new();
+    yard.write("r.jsonl", requests(&[("a", "judge", "m")]));
+    finish(command(&yard, &server).args(["--timeout", "300ms"]), b"").code(3);
+    server.set(Creates::Work);
+    let again = finish(command(&yard, &server).args(["--on-ambiguous", "resubmit"]), b"").code(0);
+    assert_eq!(again.summary()["possibly_paid_twice"], 1);
+}
+
+#[test]
+fn another_content_under_a_known_id_is_refused_unless_it_is_asked_anew() {
+    let yard = Yard::new();
+    let server = Server::start(Creates::Work);
+    yard.write("r.jsonl", requests(&[("a", "judge", "m"), ("b", "judge", "m")]));
+    run(&yard, &server).code(0);
+    yard.write("r.jsonl", requests(&[("a", "judge", "m"), ("b", "planner", "m")]));
+    run(&yard, &server).refused(&["`b`", "another content"]);
+    assert_eq!(server.creates().len(), 1);
+    let ran = finish(command(&yard, &server).arg("--fresh"), b"").code(0);
+    assert!(ran.stderr.contains("out.jsonl.1"), "{ran:?}");
+    assert_eq!(server.creates().len(), 2, "what did not change is not asked again");
+    assert_eq!(server.creates()[1].json()["requests"].as_array().expect("a list").len(), 1);
+    assert_eq!(results(&yard).len(), 2);
+    assert_eq!(yard.read("out.jsonl.1").lines().count(), 2);
+    run(&yard, &server).code(0);
+    assert_eq!((server.creates().len(), results(&yard).len()), (2, 2));
 }
 
 #[test]
@@ -181,10 +229,10 @@ fn the_first_signal_waits_for_a_create_and_the_second_does_not() {
     assert!(said.contains("a second signal ends at once"), "{said}");
     assert!(kill().success());
     assert_eq!(child.wait().expect("it ends").code(), Some(130));
-    // What became of the create is unknown, and so it stays.
+    // What became of the create is unknown, so it is looked for before anything is sent.
     server.set(Creates::Work);
-    run(&yard, &server).code(3);
-    assert_eq!(server.creates().len(), 1);
+    finish(command(&yard, &server).args(["--list-lag", "20ms"]), b"").code(0);
+    assert_eq!((server.creates().len(), server.paid().len()), (2, 1));
 }
 
 #[test]
@@ -245,4 +293,54 @@ fn a_state_that_cannot_be_one_leaves_no_results_behind() {
     finish(command(&yard, &server).args(["--state", "file"]), b"").refused(&["file"]);
     assert!(!yard.path("out.jsonl").exists());
     assert_eq!(yard.read("file"), "somebody's\n");
+}
+
+#[test]
+fn the_provider_openai_and_the_lane_sync_work_too() {
+    for (provider, key) in [("openai", "OPENAI_API_KEY"), ("anthropic", "ANTHROPIC_API_KEY")] {
+        for lane in ["batch", "sync"] {
+            let yard = Yard::new();
+            let server = Server::start(Creates::Work);
+            yard.write("r.jsonl", requests(&[("a", "judge", "m"), ("b", "judge", "m")]));
+            let args = ["llm", "run", "r.jsonl", "--out", "out.jsonl", "--json", "--lane", lane];
+            let at = ["--provider", provider, "--base-url", &server.url, "--poll-interval", "10ms"];
+            let ran = finish(yard.program().env(key, KEY).args(args).args(at), b"").code(0);
+            let submissions = if lane == "batch" { 1 } else { 2 };
+            assert_eq!(ran.summary()["submissions"], submissions);
+            let found = results(&yard);
+            assert!(found.iter().all(|line| {
+                let id = line["id"].as_str().expect("an id");
+                line["text"] == format!("answer to prompt of {id}")
+            }));
+            assert_eq!((found.len(), server.paid().len()), (2, 2));
+        }
+    }
+}
+
+#[test]
+fn the_state_can_be_looked_at_and_its_batches_cancelled_while_a_run_waits() {
+    let yard = Yard::new();
+    let server = Server::start(Creates::NeverEnd);
+    yard.write("r.jsonl", requests(&[("a", "judge", "m"), ("b", "judge", "m")]));
+    let mut child = command(&yard, &server).stdout(Stdio::null()).spawn().expect("it starts");
+    server.wait_for("GET", 1);
+    let ask = |what: &str| {
+        let mut command = yard.program();
+        command.env("ANTHROPIC_API_KEY", KEY).args(["llm", what, "--json"]);
+        finish(command.args(["--state", "out.jsonl.state"]), b"").code(0)
+    };
+    let status = ask("status");
+    assert_eq!(status.summary()["pending"], 2);
+    assert_eq!(status.objects()[0]["status"], "submitted");
+    assert_eq!(ask("cancel").summary()["canceling"], 1);
+    // The run is told by its next polls.
+    assert_eq!(child.wait().expect("it ends").code(), Some(1));
+    assert!(results(&yard).iter().all(|line| line["status"] == "canceled"));
+    let status = ask("status");
+    assert_eq!(
+        (&status.summary()["failed"], &status.objects()[0]["status"]),
+        (&json!(2), &json!("done"))
+    );
+    assert_eq!(ask("cancel").summary()["batches"], 0);
+    yard.run(["llm", "status", "--state", "nowhere"]).refused(&["nowhere", "no state folder"]);
 }

@@ -3,117 +3,14 @@
 
 mod support;
 
-use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::os::unix::fs::{PermissionsExt, symlink};
 
-use git_batch::{Commit, GitBatch, OpErrorKind, Operation, Outcome, Report, Settings, Worktree};
-use support::{Fixture, kind, landed, run, try_run};
-
-/// Makes a linked worktree on a new branch.
-fn linked(fixture: &Fixture, branch: &str) -> PathBuf {
-    let dir = fixture.beside(&branch.replace('/', "-"));
-    fixture.git(["worktree", "add", "-q", "-b", branch, dir.to_str().unwrap(), "main"]);
-    dir
-}
-
-fn put(dir: &Path, path: &str, content: &str) {
-    let path = dir.join(path);
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(path, content).unwrap();
-}
-
-fn capture(id: &str, branch: &str, dir: &Path) -> Operation {
-    Operation::commit(id, Commit::new(branch, "Agent's work").with_worktree(Worktree::all(dir)))
-}
-
-fn capture_files(id: &str, branch: &str, dir: &Path, files: &[&str]) -> Operation {
-    let worktree = Worktree::files(dir, files.iter().copied());
-    Operation::commit(id, Commit::new(branch, "Agent's work").with_worktree(worktree))
-}
-
-fn apply(fixture: &Fixture, operation: Operation) -> Report {
-    fixture.open().apply(vec![operation]).unwrap()
-}
-
-fn left_out(report: &Report, id: &str) -> Vec<(String, &'static str)> {
-    let Some(Outcome::Landed { left_out, .. } | Outcome::NoChange { left_out, .. }) =
-        report.get(id)
-    else {
-        panic!("{:?}", report.get(id));
-    };
-    left_out.iter().map(|left| (left.path.to_string(), left.why.as_str())).collect()
-}
-
-fn status(dir: &Path) -> String {
-    run(dir, ["status", "--porcelain"])
-}
-
-/// Contents, modes and times of all files.
-fn files(dir: &Path) -> BTreeMap<PathBuf, (Vec<u8>, u32, i64, i64)> {
-    fn walk(dir: &Path, found: &mut BTreeMap<PathBuf, (Vec<u8>, u32, i64, i64)>) {
-        for entry in fs::read_dir(dir).unwrap() {
-            let path = entry.unwrap().path();
-            let data = fs::symlink_metadata(&path).unwrap();
-            if path.ends_with(".git") {
-                continue;
-            }
-            let content = if data.is_symlink() {
-                fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes()
-            } else if data.is_dir() {
-                walk(&path, found);
-                continue;
-            } else {
-                fs::read(&path).unwrap()
-            };
-            found.insert(path, (content, data.mode(), data.mtime(), data.mtime_nsec()));
-        }
-    }
-    let mut found = BTreeMap::new();
-    walk(dir, &mut found);
-    found
-}
-
-/// The tree that `git add -A` makes of a worktree, with an index of its own.
-fn git_adds(fixture: &Fixture, dir: &Path) -> String {
-    let git_dir = run(dir, ["rev-parse", "--absolute-git-dir"]);
-    let index = fixture.beside("reference-index");
-    fs::copy(Path::new(git_dir.trim()).join("index"), &index).unwrap();
-    let git = |args: &[&str]| {
-        let output = std::process::Command::new("git")
-            .args(args)
-            .current_dir(dir)
-            .env("GIT_INDEX_FILE", &index)
-            .env("GIT_CONFIG_GLOBAL", "/dev/null")
-            .env("GIT_CONFIG_NOSYSTEM", "1")
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{args:?}: {output:?}");
-        String::from_utf8(output.stdout).unwrap().trim().to_owned()
-    };
-    git(&["add", "-A", "--sparse"]);
-    git(&["write-tree"])
-}
-
-/// Captures all of a worktree and compares the result with git's own; the status is clean then.
-#[track_caller]
-fn captures_as_git(fixture: &Fixture, branch: &str, dir: &Path) {
-    let want = git_adds(fixture, dir);
-    let before = files(dir);
-    let report = apply(fixture, capture("c", branch, dir));
-    let commit = landed(&report, "c");
-    let tree = fixture.git(["rev-parse", &format!("{commit}^{{tree}}")]);
-    let diff = fixture.git(["diff-tree", "-r", &want, tree.trim()]);
-    assert_eq!(diff, "", "from what git adds to what was captured");
-    assert_eq!(status(dir), "");
-    assert_eq!(files(dir), before);
-    assert_eq!(run(dir, ["rev-parse", "HEAD"]).trim(), commit.to_string());
-    // The index holds together and is what the next commit would take.
-    assert_eq!(run(dir, ["write-tree"]), tree);
-    fixture.git(["fsck", "--strict"]);
-}
+use git_batch::{GitBatch, OpErrorKind, Operation, Settings};
+use support::worktree::{
+    apply, capture, capture_files, captures_as_git, files, left_out, linked, put, status,
+};
+use support::{Fixture, kind, landed, run};
 
 #[test]
 fn fifty_dirty_worktrees_become_fifty_commits_in_one_push() {
@@ -394,53 +291,6 @@ fn no_path_leads_out_through_a_symlink() {
 }
 
 #[test]
-fn two_operations_on_one_worktree_are_two_commits() {
-    let fixture = Fixture::new();
-    let dir = linked(&fixture, "x");
-    put(&dir, "a.txt", "a\n");
-    put(&dir, "b.txt", "b\n");
-    let operations = vec![
-        capture_files("a", "x", &dir, &["a.txt"]),
-        capture("rest", "x", &dir),
-        capture("nothing", "x", &dir),
-        Operation::push("p", "x"),
-    ];
-    let report = fixture.open().apply(operations).unwrap();
-    let (a, rest) = (landed(&report, "a"), landed(&report, "rest"));
-    assert_eq!(report.get("nothing"), Some(&support::no_change(rest)));
-    assert_eq!(fixture.id("x^"), a);
-    assert_eq!(fixture.git(["show", "--name-only", "--format=", "x"]), "b.txt\n");
-    assert_eq!(status(&dir), "");
-    assert_eq!(report.pushes(), 1);
-}
-
-#[test]
-fn another_operation_does_not_move_the_branch_under_the_worktree() {
-    let fixture = Fixture::new();
-    let dir = linked(&fixture, "x");
-    put(&dir, "a.txt", "a\n");
-    let operations = vec![
-        capture("capture", "x", &dir),
-        Operation::commit("write", Commit::new("x", "Write").write("b.txt", "b\n")),
-        Operation::push("p", "x"),
-    ];
-    let report = fixture.open().apply(operations).unwrap();
-    landed(&report, "capture");
-    assert_eq!(kind(report.get("write")), Some(OpErrorKind::CheckedOut));
-    assert_eq!(status(&dir), "");
-
-    put(&dir, "c.txt", "c\n");
-    let operations = vec![
-        Operation::commit("write", Commit::new("x", "Write").write("b.txt", "b\n")),
-        capture("capture", "x", &dir),
-        Operation::push("p", "x"),
-    ];
-    let report = fixture.open().apply(operations).unwrap();
-    assert_eq!(kind(report.get("capture")), Some(OpErrorKind::CheckedOut));
-    assert_eq!(status(&dir), "?? c.txt\n");
-}
-
-#[test]
 fn a_folder_that_is_no_worktree_of_the_repository_is_refused() {
     let fixture = Fixture::new();
     let dir = linked(&fixture, "x");
@@ -465,78 +315,6 @@ fn a_folder_that_is_no_worktree_of_the_repository_is_refused() {
     run(&dir, ["checkout", "-q", "--detach"]);
     let report = apply(&fixture, capture("c", "x", &dir));
     assert_eq!(kind(report.get("c")), Some(OpErrorKind::InvalidWorktree));
-}
-
-#[test]
-fn a_merge_that_is_not_finished_is_left_alone() {
-    let fixture = Fixture::new();
-    fixture.branch("theirs", "main", "README.md", "theirs\n");
-    let dir = linked(&fixture, "x");
-    put(&dir, "README.md", "ours\n");
-    run(&dir, ["commit", "-qam", "Ours"]);
-    let (code, _) = try_run(&dir, ["merge", "-q", "theirs"]);
-    assert_eq!(code, Some(1));
-    let before = status(&dir);
-    let report = apply(&fixture, capture("c", "x", &dir));
-    assert_eq!(kind(report.get("c")), Some(OpErrorKind::WorktreeBusy));
-    assert_eq!(status(&dir), before);
-}
-
-#[test]
-fn a_locked_index_fails_its_operation_alone() {
-    let fixture = Fixture::new();
-    let (held, free) = (linked(&fixture, "held"), linked(&fixture, "free"));
-    put(&held, "a.txt", "a\n");
-    put(&free, "a.txt", "a\n");
-    let lock = fixture.work().join(".git/worktrees/held/index.lock");
-    fs::write(&lock, "").unwrap();
-    let settings = Settings::default().with_worktree_wait(Duration::from_millis(20));
-    let git = GitBatch::open(fixture.work(), settings).unwrap();
-    let operations = || {
-        vec![
-            capture("held", "held", &held),
-            capture("free", "free", &free),
-            Operation::push("p", "free"),
-        ]
-    };
-    let report = git.apply(operations()).unwrap();
-    assert_eq!(kind(report.get("held")), Some(OpErrorKind::WorktreeBusy));
-    let Some(Outcome::Failed(error)) = report.get("held") else { unreachable!() };
-    assert!(error.message.contains("index.lock"), "{error}");
-    landed(&report, "free");
-    landed(&report, "p");
-    assert!(lock.exists(), "the lock of another is not ours to remove");
-    fs::remove_file(&lock).unwrap();
-    let report = git.apply(operations()).unwrap();
-    landed(&report, "held");
-    assert_eq!(status(&held), "");
-}
-
-#[test]
-fn a_locked_index_is_waited_for() {
-    let fixture = Fixture::new();
-    let dir = linked(&fixture, "x");
-    put(&dir, "a.txt", "a\n");
-    let lock = fixture.work().join(".git/worktrees/x/index.lock");
-    // A git that holds the index until it is told to go on.
-    let mut child = std::process::Command::new("sh")
-        .args(["-c", ": > \"$1\"; echo held; read -r _; rm \"$1\"", "sh"])
-        .arg(&lock)
-        .stdin(std::process::Stdio::piped())
-        .stdout(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut held = [0; 5];
-    std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut held).unwrap();
-    let git = fixture.open();
-    let report = std::thread::scope(|scope| {
-        let apply = scope.spawn(|| git.apply(vec![capture("c", "x", &dir)]).unwrap());
-        drop(child.stdin.take());
-        apply.join().unwrap()
-    });
-    child.wait().unwrap();
-    landed(&report, "c");
-    assert_eq!(status(&dir), "");
 }
 
 #[test]
@@ -683,26 +461,4 @@ fn a_branch_without_a_commit_gets_its_first() {
     landed(&report, "p");
     assert_eq!(status(&fixture.work()), "");
     assert_eq!(fixture.at_remote(["ls-tree", "--name-only", "main"]), "a.txt\n");
-}
-
-#[test]
-fn an_agent_that_goes_on_meanwhile_loses_nothing() {
-    let fixture = Fixture::new();
-    let dir = linked(&fixture, "x");
-    put(&dir, "a.txt", "captured\n");
-    put(&dir, "b.txt", "captured\n");
-    put(&dir, "c.txt", "captured\n");
-    // Between the push and the answer, long after the worktree was read.
-    let script = format!(
-        "cat >/dev/null; cd '{}' && unset GIT_DIR GIT_QUARANTINE_PATH GIT_OBJECT_DIRECTORY \
-         GIT_ALTERNATE_OBJECT_DIRECTORIES && echo later > a.txt && echo later > b.txt && git add \
-         b.txt && echo new > d.txt",
-        dir.display()
-    );
-    fixture.hook("pre-receive", &script);
-    let report =
-        fixture.open().apply(vec![capture("c", "x", &dir), Operation::push("p", "x")]).unwrap();
-    landed(&report, "p");
-    assert_eq!(status(&dir), " M a.txt\nM  b.txt\n?? d.txt\n");
-    assert_eq!(fixture.git(["show", "x:a.txt"]), "captured\n");
 }

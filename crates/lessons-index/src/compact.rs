@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::error::WriteError;
+use crate::error::{OpenError, WriteError};
 use crate::fault::{Fault, FaultKind};
 use crate::intake::Lines;
 use crate::options::Options;
@@ -105,7 +105,12 @@ pub(crate) fn compact(
     options: &Options,
     policy: &Compaction,
 ) -> Result<Compacted, CompactError> {
-    let (old, metadata) = source::open_regular(path).map_err(WriteError::Refresh)?;
+    let (old, metadata) = match source::open_regular(path) {
+        Ok(found) => found,
+        // A file that is not there yet is empty.
+        Err(OpenError::Missing { .. }) => return Ok(Compacted::default()),
+        Err(error) => return Err(WriteError::Refresh(error).into()),
+    };
     let mut job = Job { path, options, policy, old, done: Compacted::default() };
     let last = job.last_of_each_id()?;
     let fresh = beside(path, ".", ".compact");
@@ -275,7 +280,7 @@ impl Job<'_> {
 
     fn unreadable(&self, source: io::Error) -> CompactError {
         let path = self.path.to_owned();
-        WriteError::Refresh(crate::error::OpenError::Read { path, source }).into()
+        WriteError::Refresh(OpenError::Read { path, source }).into()
     }
 }
 

@@ -1,11 +1,10 @@
-use std::collections::HashMap;
 use std::fmt;
 
-use crate::hash::Hasher;
 use crate::lesson::Lesson;
 use crate::mask::mask_into;
 use crate::record::{Field, Record};
 use crate::segment::Segment;
+use crate::table::Table;
 
 /// Names a failure, whatever file, line, number or name it speaks of.
 ///
@@ -38,6 +37,11 @@ impl Fingerprint {
         Self(hash[..16].iter().fold(0, |bits, byte| bits << 8 | u128::from(*byte)))
     }
 
+    /// Half of it, for a table.
+    fn hash(self) -> u64 {
+        u64::try_from(self.0 >> 64).expect("half of the bits")
+    }
+
     pub(crate) fn of_lesson(lesson: &Lesson) -> Self {
         Self::of(&lesson.scope, &lesson.failure_type, &lesson.failure_msg)
     }
@@ -58,18 +62,22 @@ impl fmt::Display for Fingerprint {
 /// Finds the lessons of a segment by fingerprint.
 #[derive(Debug)]
 pub(crate) struct Failures {
-    newest: HashMap<Fingerprint, u32, Hasher>,
+    /// The newest of each. Eight bytes of a fingerprint tell it apart from nearly all others, and
+    /// its lesson from all.
+    newest: Table,
     /// The next older lesson with the same fingerprint, or the lesson itself.
     older: Box<[u32]>,
 }
 
 impl Failures {
     pub(crate) fn of(segment: &Segment) -> Self {
-        let mut newest = HashMap::default();
+        let kinds: Vec<Fingerprint> =
+            (0..segment.len()).map(|doc| Fingerprint::of_record(&segment.record(doc))).collect();
+        let mut newest = Table::with_capacity(kinds.len());
         let mut older: Box<[u32]> = (0..segment.len()).collect();
         for doc in (0..segment.len()).rev() {
-            let record = segment.record(doc);
-            if let Some(before) = newest.insert(Fingerprint::of_record(&record), doc) {
+            let kind = kinds[doc as usize];
+            if let Some(before) = newest.put(kind.hash(), doc, |old| kinds[old as usize] == kind) {
                 older[doc as usize] = before;
             }
         }
@@ -77,8 +85,14 @@ impl Failures {
     }
 
     /// Returns the lessons with a fingerprint, newest first.
-    pub(crate) fn of_kind(&self, kind: Fingerprint) -> impl Iterator<Item = u32> {
-        std::iter::successors(self.newest.get(&kind).copied(), |doc| {
+    pub(crate) fn of_kind(
+        &self,
+        segment: &Segment,
+        kind: Fingerprint,
+    ) -> impl Iterator<Item = u32> {
+        let is_it = |doc| Fingerprint::of_record(&segment.record(doc)) == kind;
+        let newest = self.newest.find(kind.hash(), is_it);
+        std::iter::successors(newest, |doc| {
             let older = self.older[*doc as usize];
             (older != *doc).then_some(older)
         })

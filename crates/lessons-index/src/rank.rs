@@ -273,7 +273,9 @@ impl<'s> Search<'_, 's> {
             let least = best.floor / (longest_norm * boost * unit);
             for word in 0..Planes::WORDS.min(width - first) {
                 let maybe = planes.at_least(word, least) & self.allowed_at(first + word);
-                for doc in ones(maybe, first + word) {
+                // Behind the last lesson there are bits that stand for none.
+                let docs = ones(maybe, first + word);
+                for doc in docs.take_while(|doc| *doc < self.segment.len()) {
                     let sum = f64::from(planes.sum(word, doc % 64)) * unit;
                     let norm = norms[usize::from(self.terms.lens()[doc as usize])];
                     if sum > 0.0 && sum * norm * boost >= best.floor {

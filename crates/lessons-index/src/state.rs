@@ -157,7 +157,7 @@ impl State {
     pub(crate) fn find_kind(&self, kind: Fingerprint) -> Option<LessonRef<'_>> {
         let slots = self.slots().filter(|slot| slot.kind() == kind).map(LessonRef::slot);
         let docs = self.segments.iter().filter_map(|segment| {
-            let mut docs = segment.failures().of_kind(kind);
+            let mut docs = segment.failures().of_kind(segment, kind);
             docs.find(|doc| segment.is_visible(*doc, self.seq))
                 .map(|doc| LessonRef::doc(segment, doc))
         });

@@ -161,3 +161,146 @@ impl Merge {
         segment
     }
 }
+
+/// Every order of events that matters: a writer that replaces and removes, a thread that merges,
+/// and readers that hold snapshots meanwhile.
+///
+/// `RUSTFLAGS="--cfg shuttle" cargo test -p lessons-index --lib shuttle`
+#[cfg(all(test, shuttle))]
+mod shuttle_model {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::lesson::Lesson;
+    use shuttle::thread;
+
+    type Model = BTreeMap<String, u64>;
+
+    const IDS: u64 = 3;
+    const CHANGES: u64 = 8;
+
+    /// What the snapshot with this number holds: each change is a pair of lessons, of which every
+    /// fourth removes one.
+    fn model(seq: u64) -> Model {
+        let mut model = Model::new();
+        for change in 1..=seq {
+            for lesson in change_of(change) {
+                if lesson.is_tombstone() {
+                    model.remove(&lesson.id);
+                } else {
+                    model.insert(lesson.id.clone(), lesson.times_seen);
+                }
+            }
+        }
+        model
+    }
+
+    fn change_of(change: u64) -> Vec<Arc<Lesson>> {
+        let id = change % IDS;
+        let other = if change % 4 == 0 {
+            format!("{{\"id\":\"{}\",\"deleted_at\":\"now\"}}", (id + 1) % IDS)
+        } else {
+            format!("{{\"id\":\"new-{change}\",\"times_seen\":{change}}}")
+        };
+        let lines = [format!("{{\"id\":\"{id}\",\"times_seen\":{change}}}"), other];
+        lines.iter().map(|line| Arc::new(Lesson::parse_line(line).unwrap())).collect()
+    }
+
+    fn assert_holds(state: &State, wanted: &Model) {
+        assert_eq!(state.alive, wanted.len());
+        for (id, times) in wanted {
+            let found = state.find(id).unwrap_or_else(|| panic!("{id} at {}", state.seq));
+            assert_eq!(found.times_seen(), *times, "{id} at {}", state.seq);
+        }
+        let gone = (0..IDS).map(|id| id.to_string()).filter(|id| !wanted.contains_key(id));
+        gone.for_each(|id| assert!(state.find(&id).is_none(), "{id} at {}", state.seq));
+        let query = crate::query::Query::new(state);
+        let listed: Model =
+            query.iter().map(|lesson| (lesson.id().to_owned(), lesson.times_seen())).collect();
+        assert_eq!(&listed, wanted);
+        assert_eq!(query.seen_at_least(1).count(), wanted.len());
+    }
+
+    fn run() {
+        let store = Arc::new(Store::default());
+        let readers: Vec<_> = (0..2)
+            .map(|_| {
+                let store = Arc::clone(&store);
+                thread::spawn(move || {
+                    let mut held = vec![store.current()];
+                    while held.last().is_some_and(|last| last.seq < CHANGES) {
+                        // What was replaced, removed and merged meanwhile makes no difference.
+                        held.iter().for_each(|state| assert_holds(state, &model(state.seq)));
+                        let next = store.current();
+                        assert!(held.iter().all(|state| state.seq <= next.seq));
+                        if held.iter().all(|state| state.seq < next.seq) {
+                            held.push(next);
+                        }
+                        thread::yield_now();
+                    }
+                    held.iter().for_each(|state| assert_holds(state, &model(state.seq)));
+                })
+            })
+            .collect();
+        let writer = {
+            let store = Arc::clone(&store);
+            thread::spawn(move || {
+                let mut mergers = Vec::new();
+                for change in 1..=CHANGES {
+                    let lessons = change_of(change);
+                    if store.publish(Change { lessons, ..Change::default() }) {
+                        let store = Arc::clone(&store);
+                        mergers.push(thread::spawn(move || store.merge()));
+                    }
+                }
+                mergers.into_iter().for_each(|merger| merger.join().unwrap());
+            })
+        };
+        writer.join().unwrap();
+        readers.into_iter().for_each(|reader| reader.join().unwrap());
+        let last = store.current();
+        assert_eq!(last.seq, CHANGES);
+        assert_holds(&last, &model(CHANGES));
+        assert!(last.pages.len() <= 1, "full pages are merged");
+    }
+
+    /// All is replaced while a merge may be at work: what it made must not come back.
+    fn replace() {
+        let store = Arc::new(Store::default());
+        let mut mergers = Vec::new();
+        for change in 1..=4 {
+            if change == 3 {
+                store.clear(Change::default());
+            }
+            let lessons = change_of(change);
+            if store.publish(Change { lessons, ..Change::default() }) {
+                let store = Arc::clone(&store);
+                mergers.push(thread::spawn(move || store.merge()));
+            }
+        }
+        mergers.into_iter().for_each(|merger| merger.join().unwrap());
+        let mut wanted = Model::new();
+        for lesson in [change_of(3), change_of(4)].concat() {
+            match lesson.is_tombstone() {
+                true => drop(wanted.remove(&lesson.id)),
+                false => drop(wanted.insert(lesson.id.clone(), lesson.times_seen)),
+            }
+        }
+        assert_holds(&store.current(), &wanted);
+    }
+
+    #[test]
+    fn shuttle_a_merge_brings_nothing_back_that_was_replaced() {
+        shuttle::check_random(replace, 1_000);
+    }
+
+    #[test]
+    fn shuttle_snapshots_show_one_version_whatever_is_merged() {
+        shuttle::check_random(run, 1_000);
+    }
+
+    #[test]
+    fn shuttle_snapshots_show_one_version_under_rare_orders() {
+        shuttle::check_pct(run, 1_000, 4);
+    }
+}

@@ -11,7 +11,11 @@ use crate::segment::NOT_DEAD;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// Lessons of a page. A query looks at each of them, so there are few.
+#[cfg(not(shuttle))]
 pub(crate) const PAGE: usize = 512;
+/// So few that a model goes from page to page.
+#[cfg(shuttle)]
+pub(crate) const PAGE: usize = 3;
 
 /// Chains of a page.
 const HEADS: usize = 512;

@@ -43,8 +43,10 @@ fn texts_of<'a>(record: &'a Record<'_>) -> [&'a str; 3] {
 /// Holds the words of a segment.
 #[derive(Debug)]
 pub(crate) struct Terms {
-    /// By hash. Two words with one hash of 64 bits count as one.
-    by_word: HashMap<u64, Term, Hasher>,
+    /// The hashes of all words, in order. Two words with one hash of 64 bits count as one.
+    words: Box<[u64]>,
+    /// By word: how many lessons have it, and where its list of gaps or its row of bits begins.
+    lists: Box<[(u32, u32)]>,
     /// Lists of gaps between lessons, seven bits a byte.
     gaps: Box<[u8]>,
     /// Rows of bits, each `width` words.
@@ -55,81 +57,25 @@ pub(crate) struct Terms {
     total_len: u64,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Term {
-    count: u32,
-    /// Where its list of gaps or its row of bits begins.
-    at: u32,
-    is_dense: bool,
-}
-
-#[derive(Debug)]
-struct Draft {
-    count: u32,
-    /// One more than the last lesson with it.
-    next: u32,
-    gaps: Vec<u8>,
-}
-
 impl Terms {
     pub(crate) fn of(segment: &Segment) -> Self {
-        let mut numbers: HashMap<u64, u32, Hasher> = HashMap::default();
-        let mut drafts: Vec<Draft> = Vec::new();
-        let mut lens = Vec::with_capacity(segment.len() as usize);
-        let mut text = Vec::new();
-        for doc in 0..segment.len() {
-            ranked_text(texts_of(&segment.record(doc)), &mut text);
-            let mut len = 0_u8;
-            for_each_word(&text, |word, _| {
-                let number = *numbers.entry(word).or_insert_with(|| {
-                    drafts.push(Draft { count: 0, next: 0, gaps: Vec::new() });
-                    narrow(drafts.len() - 1)
-                });
-                len = len.saturating_add(u8::from(drafts[number as usize].add(doc)));
-            });
-            lens.push(len);
-        }
-        Self::pack(numbers, &drafts, lens)
-    }
-
-    fn pack(numbers: HashMap<u64, u32, Hasher>, drafts: &[Draft], lens: Vec<u8>) -> Self {
-        let width = lens.len().div_ceil(64);
-        let is_dense = |draft: &Draft| draft.count as usize > lens.len() / DENSE;
-        let sparse_bytes = drafts.iter().filter(|d| !is_dense(d)).map(|d| d.gaps.len()).sum();
-        let (mut gaps, mut bits) = (Vec::with_capacity(sparse_bytes), Vec::new());
-        let packed: Vec<Term> = drafts
-            .iter()
-            .map(|draft| {
-                if !is_dense(draft) {
-                    let at = narrow(gaps.len());
-                    gaps.extend_from_slice(&draft.gaps);
-                    return Term { count: draft.count, at, is_dense: false };
-                }
-                let at = bits.len();
-                bits.resize(at + width, 0);
-                set_bits(&draft.gaps, draft.count, &mut bits[at..]);
-                Term { count: draft.count, at: narrow(at / width), is_dense: true }
-            })
-            .collect();
-        let by_word = numbers.into_iter().map(|(word, n)| (word, packed[n as usize])).collect();
-        let total_len = lens.iter().map(|len| u64::from(*len)).sum();
-        Self { by_word, gaps: gaps.into(), bits: bits.into(), width, lens: lens.into(), total_len }
+        Stream::of(segment).pack()
     }
 
     /// Returns how many lessons have a word, dead ones included.
     pub(crate) fn count(&self, word: u64) -> u32 {
-        self.by_word.get(&word).map_or(0, |term| term.count)
+        self.words.binary_search(&word).map_or(0, |at| self.lists[at].0)
     }
 
     /// Returns a bit for each lesson that has a word; `None` if none has.
     pub(crate) fn bits(&self, word: u64) -> Option<Cow<'_, [u64]>> {
-        let term = self.by_word.get(&word)?;
-        let at = term.at as usize;
-        if term.is_dense {
+        let (count, at) = self.lists[self.words.binary_search(&word).ok()?];
+        let at = at as usize;
+        if is_dense(count, self.lens.len()) {
             return Some(self.bits[at * self.width..(at + 1) * self.width].into());
         }
         let mut bits = vec![0; self.width];
-        set_bits(&self.gaps[at..], term.count, &mut bits);
+        set_bits(&self.gaps[at..], count, &mut bits);
         Some(bits.into())
     }
 
@@ -144,22 +90,116 @@ impl Terms {
     }
 }
 
-impl Draft {
-    /// Returns whether the lesson is new to the word.
-    fn add(&mut self, doc: u32) -> bool {
-        if self.count > 0 && self.next > doc {
-            return false;
+fn is_dense(count: u32, lessons: usize) -> bool {
+    count as usize > lessons / DENSE
+}
+
+/// Is every distinct word of every lesson, one after the other, by number.
+struct Stream {
+    numbers: HashMap<u64, u32, Hasher>,
+    /// By number: how many lessons have the word, and how many bytes the gaps between them take.
+    sizes: Vec<(u32, u32)>,
+    words: Vec<u32>,
+    /// Where the words of each lesson end.
+    ends: Vec<u32>,
+}
+
+impl Stream {
+    fn of(segment: &Segment) -> Self {
+        let count = segment.len() as usize;
+        let mut stream = Self {
+            numbers: HashMap::default(),
+            sizes: Vec::new(),
+            words: Vec::with_capacity(count * 16),
+            ends: Vec::with_capacity(count),
+        };
+        // One more than the last lesson with each word.
+        let mut next: Vec<u32> = Vec::new();
+        let mut text = Vec::new();
+        for doc in 0..segment.len() {
+            ranked_text(texts_of(&segment.record(doc)), &mut text);
+            for_each_word(&text, |word, _| {
+                let number = *stream.numbers.entry(word).or_insert_with(|| {
+                    next.push(0);
+                    stream.sizes.push((0, 0));
+                    narrow(next.len() - 1)
+                });
+                let (size, next) = (&mut stream.sizes[number as usize], &mut next[number as usize]);
+                if size.0 == 0 || *next <= doc {
+                    *size = (size.0 + 1, size.1 + gap_len(doc - *next));
+                    *next = doc + 1;
+                    stream.words.push(number);
+                }
+            });
+            stream.ends.push(narrow(stream.words.len()));
         }
-        let mut gap = doc - self.next;
-        while gap >= 0x80 {
-            self.gaps.push(0x80 | u8::try_from(gap & 0x7F).expect("seven bits"));
-            gap >>= 7;
-        }
-        self.gaps.push(u8::try_from(gap).expect("seven bits"));
-        self.count += 1;
-        self.next = doc + 1;
-        true
+        stream
     }
+
+    fn pack(self) -> Terms {
+        let Self { numbers, sizes, words, ends } = self;
+        let lessons = ends.len();
+        let width = lessons.div_ceil(64);
+        let mut by_hash: Vec<(u64, u32)> = numbers.into_iter().collect();
+        by_hash.sort_unstable();
+        // Where each word's list begins, and then where its next gap goes.
+        let mut places = vec![(0_usize, 0_u32); sizes.len()];
+        let (mut gaps_len, mut rows) = (0, 0);
+        let mut lists = Vec::with_capacity(sizes.len());
+        for (_, number) in &by_hash {
+            let (count, bytes) = sizes[*number as usize];
+            let at = if is_dense(count, lessons) { rows } else { gaps_len };
+            places[*number as usize].0 = at;
+            lists.push((count, narrow(at)));
+            if is_dense(count, lessons) {
+                rows += 1;
+            } else {
+                gaps_len += bytes as usize;
+            }
+        }
+        let (mut gaps, mut bits) = (vec![0_u8; gaps_len], vec![0_u64; rows * width]);
+        let mut lens = Vec::with_capacity(lessons);
+        let mut from = 0;
+        for (doc, end) in (0_u32..).zip(&ends) {
+            let own = &words[from..*end as usize];
+            for number in own {
+                let (at, next) = &mut places[*number as usize];
+                if is_dense(sizes[*number as usize].0, lessons) {
+                    bits[*at * width + doc as usize / 64] |= 1 << (doc % 64);
+                } else {
+                    *at += put_gap(doc - *next, &mut gaps[*at..]);
+                    *next = doc + 1;
+                }
+            }
+            lens.push(u8::try_from(own.len()).unwrap_or(MAX_LEN));
+            from = *end as usize;
+        }
+        Terms {
+            words: by_hash.into_iter().map(|(hash, _)| hash).collect(),
+            lists: lists.into(),
+            gaps: gaps.into(),
+            bits: bits.into(),
+            width,
+            total_len: lens.iter().map(|len| u64::from(*len)).sum(),
+            lens: lens.into(),
+        }
+    }
+}
+
+fn gap_len(gap: u32) -> u32 {
+    (32 - gap.leading_zeros()).div_ceil(7).max(1)
+}
+
+/// Writes a gap and returns how many bytes it takes.
+fn put_gap(mut gap: u32, out: &mut [u8]) -> usize {
+    let mut len = 0;
+    while gap >= 0x80 {
+        out[len] = 0x80 | u8::try_from(gap & 0x7F).expect("seven bits");
+        gap >>= 7;
+        len += 1;
+    }
+    out[len] = u8::try_from(gap).expect("seven bits");
+    len + 1
 }
 
 fn set_bits(gaps: &[u8], count: u32, bits: &mut [u64]) {

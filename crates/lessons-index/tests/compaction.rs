@@ -229,6 +229,14 @@ proptest! {
 }
 
 #[test]
+fn a_file_that_is_not_there_yet_has_nothing_to_compact() {
+    let file = missing();
+    let done = file.open().compact(&Compaction::default()).unwrap();
+    assert_eq!((done.kept, done.bytes_after), (0, 0));
+    assert!(!file.path.exists());
+}
+
+#[test]
 fn compacting_needs_no_other_index() {
     let file = missing();
     let index = file.open();

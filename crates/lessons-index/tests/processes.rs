@@ -3,11 +3,12 @@
 
 mod common;
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use common::{lesson, missing, options};
-use lessons_index::{Lesson, LessonsIndex};
+use lessons_index::{Compaction, Failure, Lesson, LessonsIndex};
 
 const THREADS: usize = 8;
 const LESSONS_PER_THREAD: usize = 40;
@@ -134,4 +135,82 @@ fn a_write_that_is_cut_short_is_undone() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(file.open().report().lessons, 2);
     assert_eq!(file.open().report().faults, []);
+}
+
+/// How often each process counts.
+const COUNTS: u64 = 60;
+
+#[test]
+#[ignore = "is a process that the test below starts"]
+fn counting_process() {
+    let (Ok(file), Ok(name)) = (std::env::var(FILE), std::env::var(NAME)) else { return };
+    let index = LessonsIndex::open(PathBuf::from(&file), options()).unwrap();
+    let mut done = std::fs::File::create(format!("{file}.{name}")).unwrap();
+    for _ in 0..COUNTS {
+        let own = Failure::new("own", "disk full").scope(&name);
+        for counted in index.record_all([own, Failure::new("shared", "disk full")]) {
+            counted.unwrap();
+        }
+        done.write_all(b"x").unwrap();
+    }
+}
+
+#[test]
+#[ignore = "is a process that the test below starts"]
+fn compacting_process() {
+    let Ok(file) = std::env::var(FILE) else { return };
+    let index = LessonsIndex::open(PathBuf::from(&file), options()).unwrap();
+    while !Path::new(&format!("{file}.stop")).exists() {
+        index.compact(&Compaction::default()).unwrap();
+        std::thread::yield_now();
+    }
+}
+
+/// Six processes count the same failure, two of them are killed, a seventh compacts all the time.
+#[test]
+fn counts_are_exact_whoever_is_killed_while_another_compacts() {
+    let file = missing();
+    std::fs::write(&file.path, "{\"id\":\"kept\"}\n").unwrap();
+    let mut compactor = child("compacting_process", &file.path, "").spawn().unwrap();
+    let names = ["a", "b", "c", "d", "e", "f"];
+    let mut writers =
+        names.map(|name| child("counting_process", &file.path, name).spawn().unwrap());
+    let done = |name: &str| {
+        let path = format!("{}.{name}", file.path.display());
+        std::fs::metadata(path).map_or(0, |found| found.len())
+    };
+    for (killed, name) in names.iter().enumerate().take(2) {
+        while done(name) < 5 {
+            assert!(writers[killed].try_wait().unwrap().is_none());
+            std::thread::yield_now();
+        }
+        writers[killed].kill().unwrap();
+    }
+    for (at, writer) in writers.iter_mut().enumerate() {
+        assert_eq!(writer.wait().unwrap().success(), at >= 2);
+    }
+    std::fs::write(format!("{}.stop", file.path.display()), "").unwrap();
+    assert!(compactor.wait().unwrap().success());
+
+    let index = file.open();
+    assert_eq!(index.report().faults, [], "no line is corrupt");
+    let snapshot = index.snapshot();
+    assert!(snapshot.get("kept").is_some());
+    let times = |scope: &str, kind: &str| {
+        let failure = Failure::new(kind, "disk full").scope(scope);
+        snapshot.seen_before(&failure).map_or(0, |lesson| lesson.times_seen())
+    };
+    let mut sum = 0;
+    for (at, name) in names.iter().enumerate() {
+        let (counted, acknowledged) = (times(name, "own"), done(name));
+        if at >= 2 {
+            assert_eq!(counted, COUNTS);
+        }
+        assert!(
+            counted == acknowledged || counted == acknowledged + 1,
+            "{counted}, {acknowledged}"
+        );
+        sum += counted;
+    }
+    assert_eq!(times("", "shared"), sum, "what was counted together is there together");
 }

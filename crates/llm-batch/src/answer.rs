@@ -145,7 +145,15 @@ pub enum RequestError {
         /// The provider's batch.
         batch_id: String,
     },
-    /// The request went out in a create whose fate is unknown. It is not sent again.
+    /// The request went out in a create whose fate is unknown, and the settings say to end it then
+    /// ([`OnAmbiguous::Fail`](crate::OnAmbiguous::Fail)). It may have been paid for.
+    #[error("it is unknown whether the request was taken: {reason}")]
+    Unknown {
+        /// What happened, and what was found.
+        reason: String,
+    },
+    /// The request went out in a create whose fate is unknown, and the time is up. Submit it again
+    /// to go on looking.
     ///
     /// Comes through tickets only; a run reports it as [`Error::Ambiguous`](crate::Error).
     #[error("it is unknown whether the batch was created; the record is in `{}`", state.display())]
@@ -186,7 +194,7 @@ impl RequestError {
             RequestError::Expired => "expired",
             RequestError::Canceled => "canceled",
             RequestError::Missing { .. } => "missing_result",
-            RequestError::Ambiguous { .. } => "ambiguous",
+            RequestError::Unknown { .. } | RequestError::Ambiguous { .. } => "ambiguous",
             RequestError::Pending { .. } => "pending",
             RequestError::Failed { .. } => "failed",
         }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
-use std::io::{self, Write};
+use std::io::{self, BufWriter, IntoInnerError, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
@@ -83,13 +83,12 @@ pub(crate) fn write<T: Serialize>(
 ) -> Result<(), Error> {
     let path = dir.join(name);
     let temporary = dir.join(format!("{name}.tmp"));
-    let mut bytes = serde_json::to_vec(&Document { format, version: VERSION, value })
-        .map_err(|e| io("write", &path)(e.into()))?;
-    bytes.push(b'\n');
     let written = (|| {
-        let mut file = private().write(true).create(true).truncate(true).open(&temporary)?;
-        file.write_all(&bytes)?;
-        file.sync_all()?;
+        let file = private().write(true).create(true).truncate(true).open(&temporary)?;
+        let mut file = BufWriter::new(file);
+        serde_json::to_writer(&mut file, &Document { format, version: VERSION, value })?;
+        file.write_all(b"\n")?;
+        file.into_inner().map_err(IntoInnerError::into_error)?.sync_all()?;
         fs::rename(&temporary, &path)
     })();
     written.map_err(io("write", &path))?;

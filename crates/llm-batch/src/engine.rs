@@ -1,7 +1,7 @@
 //! What tickets and runs share: the state, the settings, and who works on which request.
 
 use std::cell::RefCell;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use crate::accounting::{Accounting, Delivered, Run};
 use crate::answer::{Answer, RequestError};
-use crate::digest::digest;
 use crate::error::Error;
+use crate::lane::{LaneChoice, OnAmbiguous};
 use crate::provider::{Call, Provider};
-use crate::request::Request;
 use crate::session::Session;
 use crate::state::State;
 use crate::stop::Stop;
+use crate::table::Table;
 
 #[derive(Debug)]
 pub(crate) struct Settings {
@@ -24,6 +24,12 @@ pub(crate) struct Settings {
     pub(crate) poll_interval: Option<Duration>,
     pub(crate) stop: Stop,
     pub(crate) held: Option<HashMap<String, Delivered>>,
+    pub(crate) on_ambiguous: OnAmbiguous,
+    pub(crate) list_lag: Duration,
+    pub(crate) lane: LaneChoice,
+    pub(crate) max_concurrent: usize,
+    pub(crate) sync_retry: bool,
+    pub(crate) fresh: bool,
 }
 
 #[derive(Debug)]
@@ -41,25 +47,17 @@ pub(crate) struct Engine {
 /// What is being worked on.
 #[derive(Debug, Default)]
 struct Working {
-    ids: HashSet<String>,
+    ids: HashSet<Arc<str>>,
     passes: usize,
 }
 
 /// Who asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// A run, which may be a repeated one: what was handed over is not handed over again, and
-    /// while the fate of a create is unknown nothing new is sent.
+    /// A run, which may be a repeated one: what was handed over is not handed over again.
     Run,
     /// Holders of tickets, who have nothing yet and nothing to do with each other.
     Tickets,
-}
-
-/// A request, checked and measured.
-#[derive(Debug)]
-pub(crate) struct Prepared {
-    pub(crate) digest: String,
-    pub(crate) bytes: u64,
 }
 
 impl Engine {
@@ -93,54 +91,50 @@ impl Engine {
         totals.settle();
     }
 
+    /// Returns an empty table for the requests of one pass.
+    pub(crate) fn table(&self) -> Table {
+        Table::new(&self.state_dir)
+    }
+
     /// Brings every request to its outcome, as far as that is possible now. `on_outcome` gets
     /// each outcome with the request's index, in order of arrival, and no lock is held meanwhile.
     pub(crate) fn drive(
         &self,
-        requests: &[&Request],
+        table: &Table,
         mode: Mode,
         on_outcome: &mut dyn FnMut(usize, Result<Answer, RequestError>),
     ) -> Result<Run, Error> {
-        let active = self.activate(requests)?;
-        let prepared: Vec<_> = requests.iter().map(|request| self.prepare(request)).collect();
-        for (request, prepared) in requests.iter().zip(&prepared) {
-            if self.conflicts(request, prepared) {
-                return Err(Error::Conflict {
-                    id: request.id.clone(),
-                    state: self.state_dir.clone(),
-                });
-            }
+        let active = self.activate(table)?;
+        if !self.settings.fresh {
+            self.refuse_conflicts(table)?;
         }
         let call = Call::within(self.settings.timeout, &self.settings.stop, &self.http_calls);
         let mut tell = |index: usize, outcome| {
             if mode == Mode::Tickets {
                 // Who has the answer may ask again at once, whatever the others still wait for.
-                active.release(&requests[index].id);
+                active.release(index);
             }
             on_outcome(index, outcome);
         };
-        let mut session = Session::new(self, &call, requests, &mut tell);
-        let worked = session.work(prepared, mode);
+        let mut session = Session::new(self, &call, table, &mut tell);
+        let worked = session.work(mode);
         session.finish(worked)
     }
 
-    fn prepare(&self, request: &Request) -> Result<Prepared, RequestError> {
-        if request.model.is_empty() {
-            return Err(RequestError::invalid("the request names no model"));
-        }
-        let encoded = self.provider.encode(request)?;
-        Ok(Prepared {
-            digest: digest(&*self.provider, request, encoded.get()),
-            bytes: encoded.get().len() as u64,
-        })
-    }
-
-    /// Tells whether the id was used in a create with another content.
-    fn conflicts(&self, request: &Request, prepared: &Result<Prepared, RequestError>) -> bool {
+    /// Refuses ids that were used in a create with another content.
+    fn refuse_conflicts(&self, table: &Table) -> Result<(), Error> {
         let state = self.state();
-        let Some((at, seq)) = state.find(&request.id) else { return false };
-        let known = &state.record(at).intent.requests[seq].1;
-        prepared.as_ref().map_or(true, |prepared| prepared.digest != *known)
+        let other = table.items().iter().enumerate().find(|(index, item)| {
+            let known = state.find(&item.id);
+            known
+                .is_some_and(|known| table.invalid(*index).is_some() || known.digest != item.digest)
+        });
+        match other {
+            Some((_, item)) => {
+                Err(Error::Conflict { id: item.id.to_string(), state: self.state_dir.clone() })
+            }
+            None => Ok(()),
+        }
     }
 
     /// Waits until nobody works and lets others have the state folder.
@@ -152,30 +146,30 @@ impl Engine {
     }
 
     /// Marks the requests as being worked on, all or none.
-    fn activate(&self, requests: &[&Request]) -> Result<Active<'_>, Error> {
+    fn activate<'a>(&'a self, table: &'a Table) -> Result<Active<'a>, Error> {
         let mut active = self.active.lock().unwrap_or_else(PoisonError::into_inner);
-        let taken = requests.iter().find(|request| active.ids.contains(&request.id));
+        let taken = table.items().iter().find(|item| active.ids.contains(&item.id));
         if let Some(taken) = taken {
-            return Err(Error::InFlight { id: taken.id.clone() });
+            return Err(Error::InFlight { id: taken.id.to_string() });
         }
         active.passes += 1;
-        active.ids.extend(requests.iter().map(|request| request.id.clone()));
-        let ids = requests.iter().map(|request| request.id.clone()).collect();
-        Ok(Active { engine: self, ids: RefCell::new(ids) })
+        active.ids.extend(table.items().iter().map(|item| Arc::clone(&item.id)));
+        Ok(Active { engine: self, table, released: RefCell::default() })
     }
 }
 
 struct Active<'e> {
     engine: &'e Engine,
-    ids: RefCell<BTreeSet<String>>,
+    table: &'e Table,
+    released: RefCell<HashSet<usize>>,
 }
 
 impl Active<'_> {
     /// Ends the work on one request.
-    fn release(&self, id: &str) {
-        if self.ids.borrow_mut().remove(id) {
+    fn release(&self, index: usize) {
+        if self.released.borrow_mut().insert(index) {
             let mut active = self.engine.active.lock().unwrap_or_else(PoisonError::into_inner);
-            active.ids.remove(id);
+            active.ids.remove(self.table.id(index));
         }
     }
 }
@@ -183,8 +177,11 @@ impl Active<'_> {
 impl Drop for Active<'_> {
     fn drop(&mut self) {
         let mut active = self.engine.active.lock().unwrap_or_else(PoisonError::into_inner);
-        for id in &*self.ids.get_mut() {
-            active.ids.remove(id);
+        let released = self.released.get_mut();
+        for (index, item) in self.table.items().iter().enumerate() {
+            if !released.contains(&index) {
+                active.ids.remove(&item.id);
+            }
         }
         active.passes -= 1;
         if active.passes == 0 {

@@ -78,11 +78,11 @@ pub enum Error {
     /// The engine for tickets cannot be started.
     #[error("cannot start the batcher: {0}")]
     Batcher(#[source] io::Error),
-    /// It is unknown whether a create was taken, so it is not sent again. What else could be done
-    /// is done.
+    /// It could not be found out in time whether a create was taken, so it is not sent again. What
+    /// else could be done is done. Run it again with the same state to go on looking.
     #[error(
         "it is unknown whether the provider took the create of {requests} requests ({reason}); \
-         nothing is sent again and the record is kept in `{}`", state.display()
+         run again with the state in `{}` to go on looking for it", state.display()
     )]
     Ambiguous {
         /// The state folder.
@@ -129,6 +129,11 @@ pub enum PendingReason {
         /// Which file, and why not.
         problem: String,
     },
+    /// A create did not get through, time after time.
+    Unreachable {
+        /// What happened to the last one.
+        reason: String,
+    },
     /// The provider refuses to tell about a batch it took, for example because the key changed.
     Refused {
         /// The provider's batch.
@@ -144,6 +149,9 @@ impl fmt::Display for PendingReason {
             PendingReason::TimedOut => f.write_str("the time-out has passed"),
             PendingReason::Stopped => f.write_str("interrupted"),
             PendingReason::State { problem } => f.write_str(problem),
+            PendingReason::Unreachable { reason } => {
+                write!(f, "the provider cannot be reached: {reason}")
+            }
             PendingReason::Refused { batch_id, message } => {
                 write!(f, "the provider does not tell about batch `{batch_id}`: {message}")
             }

@@ -7,12 +7,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use secrecy::{ExposeSecret, SecretString};
-use ureq::http::header::{HeaderMap, HeaderName, HeaderValue};
+use ureq::http::header::{HeaderMap, HeaderValue};
 use ureq::http::{Request, Response, StatusCode};
 use ureq::{Agent, Body, BodyReader, SendBody};
 
 use crate::base_url::BaseUrl;
-use crate::provider::{Call, CallError};
+use crate::provider::{Call, CallError, CreateError};
+use crate::retry_after::retry_after;
 use crate::stop::Hooked;
 
 const USER_AGENT: &str = concat!("llm-batch/", env!("CARGO_PKG_VERSION"));
@@ -26,7 +27,11 @@ const SILENCE: Duration = Duration::from_mins(1);
 const KEPT: usize = 4;
 const MAX_HEADER: usize = 64 * 1024;
 const MAX_ERROR: u64 = 64 * 1024;
-const MAX_OBJECT: u64 = 1024 * 1024;
+/// A batch, or a page of a thousand of them.
+const MAX_OBJECT: u64 = 16 * 1024 * 1024;
+const MAX_CREATED: u64 = 1024 * 1024;
+/// An answer of the model.
+pub(crate) const MAX_ANSWER: u64 = 64 * 1024 * 1024;
 
 /// A client for one provider.
 pub(crate) struct Http {
@@ -35,6 +40,23 @@ pub(crate) struct Http {
     headers: HeaderMap,
     creates: Agent,
     reads: Arc<Mutex<Agent>>,
+}
+
+/// One POST.
+pub(crate) struct Post<'b> {
+    pub(crate) path: &'b str,
+    pub(crate) content_type: &'b str,
+    pub(crate) body: &'b mut dyn Read,
+    /// How many bytes the body has.
+    pub(crate) length: u64,
+    /// How many bytes of the answer are read.
+    pub(crate) cap: u64,
+}
+
+impl<'b> Post<'b> {
+    pub(crate) fn json(path: &'b str, body: &'b mut dyn Read, length: u64) -> Post<'b> {
+        Post { path, content_type: "application/json", body, length, cap: MAX_CREATED }
+    }
 }
 
 /// What a server answered, its body read whole up to a cap.
@@ -75,18 +97,13 @@ impl Http {
         &self.base
     }
 
-    /// Sends one POST of exactly `length` bytes, once, whatever happens.
-    pub(crate) fn post(
-        &self,
-        path: &str,
-        body: &mut dyn Read,
-        length: u64,
-        call: &Call<'_>,
-    ) -> Result<Reply, PostError> {
+    /// Sends one POST, once, whatever happens.
+    pub(crate) fn post(&self, post: Post<'_>, call: &Call<'_>) -> Result<Reply, PostError> {
+        let Post { path, content_type, body, length, cap } = post;
         let mut body = Drained { inner: body, left: length };
         let sent = self
             .request("POST", path)
-            .header("content-type", "application/json")
+            .header("content-type", content_type)
             .header("content-length", length)
             .body(SendBody::from_reader(&mut body))
             .map_err(ureq::Error::from)
@@ -100,16 +117,61 @@ impl Http {
                 self.creates.run(request)
             });
         match sent {
-            Ok(response) => Ok(reply(response, |text| self.scrub(text))),
+            Ok(response) => Ok(reply(response, cap, |text| self.scrub(text))),
             Err(error) if body.left > 0 => Err(PostError::NotSent(self.scrub(&error.to_string()))),
             Err(error) => Err(PostError::Unknown(self.scrub(&error.to_string()))),
         }
     }
 
-    /// Reads one small object.
+    /// Returns what a create was answered with, or what has to be made of it.
+    pub(crate) fn created(&self, posted: Result<Reply, PostError>) -> Result<Vec<u8>, CreateError> {
+        let reply = match posted {
+            Ok(reply) => reply,
+            Err(PostError::NotSent(reason)) => return Err(CreateError::NotSent { reason }),
+            Err(PostError::Unknown(reason)) => return Err(CreateError::Ambiguous { reason }),
+        };
+        let status = reply.status.as_u16();
+        if reply.status.is_success() {
+            return reply.body.map_err(|error| CreateError::Ambiguous {
+                reason: format!("the provider answered {status}, but was cut off: {error}"),
+            });
+        }
+        let (kind, message) = self.message(&reply);
+        Err(match status {
+            413 => CreateError::TooLarge { message },
+            // This one does not pass by waiting, whatever its status says.
+            429 if kind == "insufficient_quota" => {
+                CreateError::Refused { status, kind, message, retryable: false }
+            }
+            429 => CreateError::Busy {
+                message: format!("{kind}: {message}"),
+                retry_after: reply.retry_after,
+            },
+            // Refused as it stands: nothing was created.
+            301 | 307 | 308 | 400..=404 | 422 => {
+                CreateError::Refused { status, kind, message, retryable: false }
+            }
+            _ => CreateError::Ambiguous {
+                reason: format!("the provider answered {status}: {message}"),
+            },
+        })
+    }
+
+    /// Sends one POST without a body; what it asks for may be asked for twice.
+    pub(crate) fn nudge(&self, path: &str, call: &Call<'_>) -> Result<(), CallError> {
+        match self.post(Post::json(path, &mut io::empty(), 0), call) {
+            Ok(reply) if reply.status.is_success() => Ok(()),
+            Ok(reply) => Err(self.refusal(&reply)),
+            Err(PostError::NotSent(reason) | PostError::Unknown(reason)) => {
+                Err(CallError::passing(reason))
+            }
+        }
+    }
+
+    /// Reads one object.
     pub(crate) fn get(&self, path: &str, call: &Call<'_>) -> Result<Vec<u8>, CallError> {
         let (response, _hooked) = self.open(path, POLL.min(call.time_left()), call)?;
-        let reply = reply(response, |text| self.scrub(text));
+        let reply = reply(response, MAX_OBJECT, |text| self.scrub(text));
         if reply.status != StatusCode::OK {
             return Err(self.refusal(&reply));
         }
@@ -120,7 +182,7 @@ impl Http {
     pub(crate) fn download(&self, path: &str, call: &Call<'_>) -> Result<Download, CallError> {
         let (response, hooked) = self.open(path, call.time_left(), call)?;
         if response.status() != StatusCode::OK {
-            return Err(self.refusal(&reply(response, |text| self.scrub(text))));
+            return Err(self.refusal(&reply(response, 0, |text| self.scrub(text))));
         }
         Ok(Download { body: response.into_body().into_reader(), _hooked: hooked })
     }
@@ -236,7 +298,8 @@ fn error_of(body: &[u8], scrub: &dyn Fn(&str) -> String) -> (Option<String>, Str
     let error = value.get("error").filter(|e| e.is_object()).unwrap_or(&value);
     let text = |key: &str| error.get(key).and_then(|v| v.as_str()).map(str::to_owned);
     let message = text("message").or_else(|| value.get("error")?.as_str().map(str::to_owned));
-    let kind = text("type").filter(|kind| kind != "error");
+    // The code says more than the type where there is one.
+    let kind = text("code").or_else(|| text("type").filter(|kind| kind != "error"));
     match message {
         Some(message) => (kind, excerpt(&scrub(&message))),
         None => (kind, excerpt(&scrub(&String::from_utf8_lossy(body)))),
@@ -249,26 +312,16 @@ fn excerpt(text: &str) -> String {
     if printable.is_empty() { "no reason given".to_owned() } else { printable }
 }
 
-fn reply(response: Response<Body>, scrub: impl Fn(&str) -> String) -> Reply {
+fn reply(response: Response<Body>, cap: u64, scrub: impl Fn(&str) -> String) -> Reply {
     let status = response.status();
     let retry_after = retry_after(response.headers());
-    let cap = if status.is_success() { MAX_OBJECT } else { MAX_ERROR };
+    let cap = if status.is_success() { cap } else { MAX_ERROR };
     let mut bytes = Vec::new();
     let body = match response.into_body().into_reader().take(cap).read_to_end(&mut bytes) {
         Ok(_) => Ok(bytes),
         Err(error) => Err(scrub(&error.to_string())),
     };
     Reply { status, retry_after, body }
-}
-
-/// Returns how long the server asks to wait, if it says so in (milli)seconds.
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let number =
-        |name: HeaderName| -> Option<f64> { headers.get(name)?.to_str().ok()?.trim().parse().ok() };
-    number(HeaderName::from_static("retry-after-ms"))
-        .map(|milliseconds| milliseconds / 1000.0)
-        .or_else(|| number(ureq::http::header::RETRY_AFTER))
-        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
 }
 
 /// Remembers whether the last byte of a body was asked for.
@@ -300,19 +353,5 @@ mod tests {
         assert_eq!(error_of(b"<html>\nBad gateway"), (None, "<html> Bad gateway".to_owned()));
         assert_eq!(error_of(b""), (None, "no reason given".to_owned()));
         assert_eq!(error_of(&[0xff, 0xfe]).1, "\u{fffd}\u{fffd}");
-    }
-
-    #[test]
-    fn retry_after_is_read_and_nonsense_is_not() {
-        let with = |name: &'static str, value: &'static str| {
-            let mut headers = HeaderMap::new();
-            headers.insert(name, HeaderValue::from_static(value));
-            retry_after(&headers)
-        };
-        assert_eq!(with("retry-after", "7"), Some(Duration::from_secs(7)));
-        assert_eq!(with("retry-after-ms", "250"), Some(Duration::from_millis(250)));
-        for nonsense in ["-1", "soon", "NaN", "inf", "1e300", ""] {
-            assert_eq!(with("retry-after", nonsense), None, "{nonsense}");
-        }
     }
 }

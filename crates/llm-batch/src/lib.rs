@@ -27,26 +27,33 @@
 //! # Concepts
 //! * A **request** has an id of the caller's, a **kind** and a model. Requests of one (kind,
 //!   model) share a **batch**, up to the provider's limits; each answer reaches its own requester.
-//! * A **provider** is one type behind the [`Provider`] trait: [`providers::Anthropic`] over HTTP,
-//!   [`providers::Offline`] from recordings.
+//! * A **provider** is one type behind the [`Provider`] trait: [`providers::Anthropic`] and
+//!   [`providers::OpenAi`] over HTTP, [`providers::Offline`] from recordings.
 //! * The **state folder** holds an *intent* for every create, on the disk before its first byte
 //!   leaves, what became of it, and what was handed over. A process that dies leaves a state from
 //!   which the next one goes on: it polls and collects, and sends nothing a second time.
-//! * A failed create is **definite** (no connection, not fully sent, or refused: its requests end
-//!   as errored) or **ambiguous** (a time-out, a lost response, a server error: the batch may
-//!   exist). An ambiguous one is kept and reported, never sent again.
+//! * A failed create follows **one rule**. Not fully sent, or no connection: it is sent again.
+//!   Refused: its requests end as errored; one that is too large is halved. Busy (429): the wait
+//!   that is asked for, then again. Anything else (a time-out, a lost response, a server error) is
+//!   **ambiguous**, the batch may exist: it is looked for in the provider's list, behind the newest
+//!   batch from before the create, and proven by ids that nobody else has. What is found goes on;
+//!   what is absent from two lists, [`list_lag`](Builder::list_lag) apart, is sent once more.
+//!   [`OnAmbiguous`] has other ways. So nothing is paid twice as long as the provider's list is
+//!   behind by less than that.
 //! * [`Accounting`] counts requests, submissions, HTTP calls and tokens apart.
 //!
 //! # Limits
-//! * What became of an ambiguous create is not found out: its requests stay ambiguous.
-//! * Refused creates are not sent again, a 429 included; their requests end as retryable errors.
+//! * An answer of the lane `sync` that is lost cannot be looked for: its request stays ambiguous,
+//!   or is asked once more where [`sync_retry`](Builder::sync_retry) allows paying twice.
 //! * No prices: [`Accounting::cost`] is always `None`.
-//! * Requests of a run are held in memory, and one create at a time is encoded whole.
+//! * A download that breaks off begins anew; what was handed over is not handed over again.
+//! * Of each request some 150 bytes are in memory, and as much of the folder's record of it.
 //! * Linux and macOS only.
 //!
 //! # Performance
-//! Results are read line by line in constant memory, and of each line only the envelope is parsed.
-//! A run costs one HTTP call a create, one a poll and one for the results of each batch.
+//! Bodies are in a file, not in memory, and go out from there; results are read line by line in
+//! constant memory, and of each line only the envelope is parsed. A run costs one HTTP call a
+//! create, one a poll and one for the results of each batch, and one look at the provider's list.
 #![forbid(unsafe_code)]
 
 mod request;
@@ -58,18 +65,31 @@ mod llm_batch;
 mod processor;
 
 mod accounting;
-mod collect;
 mod engine;
 mod session;
 
+mod send;
+
+mod seek;
+
+mod collect;
+
+mod direct;
+
+mod bodies;
 mod digest;
+mod draft;
+mod lane;
 mod plan;
+mod queue;
+mod table;
 mod wire_id;
 
 mod backoff;
 mod stop;
 
 mod durable;
+mod overview;
 mod state;
 
 mod error;
@@ -79,17 +99,22 @@ pub mod providers;
 mod base_url;
 mod http;
 mod lines;
+mod retry_after;
 
 pub use accounting::{Accounting, Delivered, Run};
 pub use answer::{Answer, RequestError, Status, Usage};
 pub use batch_core::{
     BatchError, Close, CloseReport, Flush, PastBatch, Stats, SubmitError, Ticket,
 };
+pub use draft::{Draft, Entry};
 pub use error::{Error, PendingReason};
+pub use lane::{Lane, LaneChoice, OnAmbiguous};
 pub use llm_batch::{Builder, LlmBatch};
+pub use overview::{Overview, Stage, Submission};
 pub use processor::GroupKey;
 pub use provider::{
-    CUSTOM_ID_LEN, Call, CallError, CreateError, Created, Entry, Limits, Progress, Provider, Sink,
+    CUSTOM_ID_LEN, Call, CallError, Collected, CreateError, Created, Found, Limits, Lost, Progress,
+    Provider, Rejection, Sink, cancel,
 };
 pub use request::{Body, Content, DEFAULT_MAX_TOKENS, Kind, Message, Request, Role};
 pub use stop::Stop;

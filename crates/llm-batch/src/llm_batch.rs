@@ -12,6 +12,7 @@ use crate::accounting::{Accounting, Delivered, Run};
 use crate::answer::{Answer, RequestError};
 use crate::engine::{Engine, Mode, Settings};
 use crate::error::Error;
+use crate::lane::{LaneChoice, OnAmbiguous};
 use crate::processor::{GroupKey, Processor};
 use crate::provider::Provider;
 use crate::request::Request;
@@ -23,6 +24,8 @@ const MAX_ITEMS: usize = 10;
 const LINGER: Duration = Duration::from_secs(2);
 const TIMEOUT: Duration = Duration::from_hours(26);
 const IN_FLIGHT: usize = 16;
+const LIST_LAG: Duration = Duration::from_mins(1);
+const CONCURRENT: usize = 8;
 
 /// Sends model requests of many callers in few provider batches, and pays for each once.
 ///
@@ -34,8 +37,9 @@ const IN_FLIGHT: usize = 16;
 ///   takes, and reports each outcome as it arrives. Repeated with the same state it goes on where
 ///   it was cut.
 ///
-/// Every create is written down, durably, before its first byte leaves, and none is ever sent
-/// twice. One whose fate is unknown is reported as such and kept.
+/// Every create is written down, durably, before its first byte leaves. One whose fate is unknown
+/// is looked for in the provider's list and sent once more only when it is not there
+/// ([`OnAmbiguous`] says when that is).
 ///
 /// Dropping the last handle lets what was submitted run on in the background, holding the state
 /// folder; [`close`](LlmBatch::close) or a [`Stop`] ends it.
@@ -57,6 +61,12 @@ pub struct Builder {
     timeout: Duration,
     stop: Stop,
     held: Option<HashMap<String, Delivered>>,
+    on_ambiguous: OnAmbiguous,
+    list_lag: Duration,
+    lane: LaneChoice,
+    max_concurrent: usize,
+    sync_retry: bool,
+    fresh: bool,
 }
 
 impl LlmBatch {
@@ -72,6 +82,12 @@ impl LlmBatch {
             timeout: TIMEOUT,
             stop: Stop::new(),
             held: None,
+            on_ambiguous: OnAmbiguous::default(),
+            list_lag: LIST_LAG,
+            lane: LaneChoice::default(),
+            max_concurrent: CONCURRENT,
+            sync_retry: false,
+            fresh: false,
         }
     }
 
@@ -105,27 +121,28 @@ impl LlmBatch {
     /// # Errors
     ///
     /// [`Error::Ambiguous`] and [`Error::Pending`] when part of it is not finished; they carry the
-    /// [`Run`] so far. While the state holds a create of unknown fate, a run sends no new ones.
-    /// Any other error says why nothing was started, or which file of the state cannot be written;
+    /// [`Run`] so far. Any other error says why nothing was started, or which file of the state cannot be written;
     /// what had been sent by then stays recorded.
     pub fn run(
         &self,
         requests: impl IntoIterator<Item = Request>,
         mut on_outcome: impl FnMut(&str, Result<Answer, RequestError>),
     ) -> Result<Run, Error> {
-        let requests: Vec<Request> = requests.into_iter().collect();
-        let mut seen = HashSet::with_capacity(requests.len());
-        for request in &requests {
+        let mut table = self.engine.table();
+        let mut seen = HashSet::new();
+        for request in requests {
             if request.id.is_empty() {
                 return Err(Error::EmptyId);
             }
-            if !seen.insert(request.id.as_str()) {
-                return Err(Error::DuplicateId { id: request.id.clone() });
+            table.push(&request, &*self.engine.provider)?;
+            let id = &table.items()[table.items().len() - 1].id;
+            if !seen.insert(Arc::clone(id)) {
+                return Err(Error::DuplicateId { id: request.id });
             }
         }
-        let all: Vec<&Request> = requests.iter().collect();
-        let mut by_index = |index: usize, outcome| on_outcome(requests[index].id.as_str(), outcome);
-        self.engine.drive(&all, Mode::Run, &mut by_index)
+        drop(seen);
+        let mut by_index = |index: usize, outcome| on_outcome(table.id(index), outcome);
+        self.engine.drive(&table, Mode::Run, &mut by_index)
     }
 
     /// Sends what waits now, without lingering on. Does not block; the returned [`Flush`] can be
@@ -246,6 +263,49 @@ impl Builder {
         self
     }
 
+    /// Sets what is done about a create whose fate is unknown; by default it is looked for until
+    /// the time is up.
+    pub fn on_ambiguous(mut self, policy: OnAmbiguous) -> Builder {
+        self.on_ambiguous = policy;
+        self
+    }
+
+    /// Sets how far the provider's list of batches may be behind; 60 s by default.
+    ///
+    /// A create of unknown fate that is absent from two lists this far apart is sent once more.
+    /// That nothing is paid twice rests on lists being behind by less than this.
+    pub fn list_lag(mut self, lag: Duration) -> Builder {
+        self.list_lag = lag;
+        self
+    }
+
+    /// Sets which lane requests take; batches by default.
+    pub fn lane(mut self, lane: LaneChoice) -> Builder {
+        self.lane = lane;
+        self
+    }
+
+    /// Sets how many requests of the lane `sync` are on their way at a time, at most; 8 by
+    /// default. Fewer are, for a while, when the provider says that it is busy.
+    pub fn max_concurrent(mut self, requests: usize) -> Builder {
+        self.max_concurrent = requests.max(1);
+        self
+    }
+
+    /// Sets whether a request of the lane `sync` is asked once more where its answer was lost. It
+    /// may have been paid for, and counts as possibly paid twice. Not by default.
+    pub fn sync_retry(mut self, retry: bool) -> Builder {
+        self.sync_retry = retry;
+        self
+    }
+
+    /// Sets whether an id that the state knows with another content is asked anew. By default it
+    /// is refused with [`Error::Conflict`].
+    pub fn fresh(mut self, fresh: bool) -> Builder {
+        self.fresh = fresh;
+        self
+    }
+
     /// Opens the state folder and returns the batcher. Nothing is sent.
     ///
     /// # Errors
@@ -253,11 +313,17 @@ impl Builder {
     /// [`Error::NoState`] without a state folder, [`Error::StateBusy`] when another process has
     /// it, [`Error::StateFile`] when something in it is foreign, damaged or of another version,
     /// [`Error::StateIo`] when it cannot be read or written, [`Error::Setting`] for a batch of 0
-    /// items, [`Error::Batcher`] when threads cannot be started.
+    /// items or a lane that the provider has not, [`Error::Batcher`] when threads cannot be
+    /// started.
     pub fn build(self) -> Result<LlmBatch, Error> {
         let state = self.state.ok_or(Error::NoState)?;
         if self.max_items == Some(0) {
             let problem = "`max_items` is 0; a batch holds at least 1 request".to_owned();
+            return Err(Error::Setting { problem });
+        }
+        if self.lane != LaneChoice::Batch && !self.provider.answers_at_once() {
+            let name = self.provider.name();
+            let problem = format!("the provider `{name}` has no lane but `batch`; leave it out");
             return Err(Error::Setting { problem });
         }
         let settings = Settings {
@@ -266,6 +332,12 @@ impl Builder {
             poll_interval: self.poll_interval,
             stop: self.stop,
             held: self.held,
+            on_ambiguous: self.on_ambiguous,
+            list_lag: self.list_lag,
+            lane: self.lane,
+            max_concurrent: self.max_concurrent,
+            sync_retry: self.sync_retry,
+            fresh: self.fresh,
         };
         let max_items = self.max_items.unwrap_or(MAX_ITEMS).min(self.provider.limits().max_items);
         let engine = Arc::new(Engine::new(self.provider, settings, State::open(&state)?));
@@ -273,6 +345,7 @@ impl Builder {
             .max_batch_items(max_items)
             .linger(self.linger)
             .unordered()
+            .delivery_timeout(None)
             .workers(self.in_flight)
             .build()
             .map_err(Error::Batcher)?;

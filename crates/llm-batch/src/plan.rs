@@ -1,60 +1,65 @@
 //! Which requests go together.
 
 use std::collections::HashMap;
-use std::mem;
 
 use crate::answer::RequestError;
 use crate::provider::Limits;
-use crate::request::{Kind, Request};
+use crate::table::Table;
 use crate::wire_id::MAX_REQUESTS;
 
-/// The requests of one create, by their index in the run.
+/// The requests of one create, by their index in the table.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
-    pub(crate) members: Vec<usize>,
+    pub(crate) members: Vec<u32>,
+    /// The number of the record in which they were given up.
+    pub(crate) replaces: Option<u64>,
 }
 
-/// Groups `candidates` (index, encoded bytes) by kind and model, in order of first appearance,
-/// and cuts each group at the limits. A request that is over the byte limit alone is left out.
+/// Groups `candidates` (index, record that is replaced) by kind and model, in order of first
+/// appearance, and cuts each group at the limits. A request that is over the byte limit alone is
+/// left out.
 pub(crate) fn plan(
-    requests: &[&Request],
-    candidates: &[(usize, u64)],
+    table: &Table,
+    candidates: &[(u32, Option<u64>)],
     limits: &Limits,
     max_items: usize,
 ) -> (Vec<Piece>, Vec<(usize, RequestError)>) {
     let max_items = max_items.min(limits.max_items).clamp(1, MAX_REQUESTS);
-    let mut groups: Vec<Vec<(usize, u64)>> = Vec::new();
-    let mut index: HashMap<(&Kind, &str), usize> = HashMap::new();
+    // The last piece of each group, and its length.
+    let mut pieces: Vec<(Piece, u64)> = Vec::new();
+    let mut order: Vec<Vec<usize>> = Vec::new();
+    let mut groups: HashMap<(u32, Option<u64>), usize> = HashMap::new();
     let mut refused = Vec::new();
-    for &(member, encoded) in candidates {
-        let bytes = encoded.saturating_add(limits.entry_bytes);
+    for &(member, replaces) in candidates {
+        let item = &table.items()[member as usize];
+        let bytes = item.bytes.saturating_add(limits.entry_bytes);
         let alone = bytes.saturating_add(limits.frame_bytes);
         if alone > limits.max_bytes {
-            refused.push((member, RequestError::TooLarge { bytes: alone, max: limits.max_bytes }));
+            let error = RequestError::TooLarge { bytes: alone, max: limits.max_bytes };
+            refused.push((member as usize, error));
             continue;
         }
-        let key = (&requests[member].kind, requests[member].model.as_str());
-        let at = *index.entry(key).or_insert_with(|| {
-            groups.push(Vec::new());
-            groups.len() - 1
+        let group = *groups.entry((item.group, replaces)).or_insert_with(|| {
+            order.push(Vec::new());
+            order.len() - 1
         });
-        groups[at].push((member, bytes));
-    }
-    let mut pieces = Vec::new();
-    for members in groups {
-        let mut piece = Piece { members: Vec::new() };
-        let mut total = limits.frame_bytes;
-        for (member, bytes) in members {
-            if piece.members.len() == max_items || total + bytes > limits.max_bytes {
-                pieces.push(mem::replace(&mut piece, Piece { members: Vec::new() }));
-                total = limits.frame_bytes;
+        let last = order[group].last().map(|&at| &mut pieces[at]);
+        match last {
+            Some((piece, total))
+                if piece.members.len() < max_items && *total + bytes <= limits.max_bytes =>
+            {
+                piece.members.push(member);
+                *total += bytes;
             }
-            piece.members.push(member);
-            total += bytes;
+            _ => {
+                order[group].push(pieces.len());
+                pieces.push((Piece { members: vec![member], replaces }, alone));
+            }
         }
-        pieces.push(piece);
     }
-    (pieces, refused)
+    let mut pieces: Vec<Option<Piece>> = pieces.into_iter().map(|(p, _)| Some(p)).collect();
+    let planned = order.into_iter().flatten().filter_map(|at| pieces[at].take()).collect();
+    (planned, refused)
 }
 
 #[cfg(test)]
@@ -64,42 +69,53 @@ mod tests {
 
     const LIMITS: Limits = Limits { max_items: 3, max_bytes: 100, frame_bytes: 10, entry_bytes: 5 };
 
-    fn requests(kinds: &[u8]) -> Vec<Request> {
-        kinds
-            .iter()
-            .enumerate()
-            .map(|(i, k)| {
-                let kind = if k % 2 == 0 { Kind::Judge } else { Kind::Planner };
-                Request::prompt(i.to_string(), format!("m{}", k % 3), "x").with_kind(kind)
-            })
-            .collect()
+    fn all(table: &Table) -> Vec<(u32, Option<u64>)> {
+        (0..).take(table.items().len()).map(|index| (index, None)).collect()
+    }
+
+    fn planned(
+        items: &[(u8, u64)],
+        max_items: usize,
+    ) -> (Table, Vec<Piece>, Vec<(usize, RequestError)>) {
+        let table = Table::of_sizes(items);
+        let (pieces, refused) = plan(&table, &all(&table), &LIMITS, max_items);
+        (table, pieces, refused)
+    }
+
+    fn piece(members: &[u32]) -> Piece {
+        Piece { members: members.to_vec(), replaces: None }
     }
 
     #[test]
     fn exact_limits_fit_and_one_byte_more_does_not() {
-        let owned = requests(&[0, 0]);
-        let borrowed: Vec<&Request> = owned.iter().collect();
         // 10 + (5 + 40) + (5 + 40) = 100.
-        let (pieces, refused) = plan(&borrowed, &[(0, 40), (1, 40)], &LIMITS, 10);
-        assert_eq!(pieces, [Piece { members: vec![0, 1] }]);
+        let (_, pieces, refused) = planned(&[(0, 40), (0, 40)], 10);
+        assert_eq!(pieces, [piece(&[0, 1])]);
         assert!(refused.is_empty());
-        let (pieces, _) = plan(&borrowed, &[(0, 40), (1, 41)], &LIMITS, 10);
-        assert_eq!(pieces, [Piece { members: vec![0] }, Piece { members: vec![1] }]);
+        let (_, pieces, _) = planned(&[(0, 40), (0, 41)], 10);
+        assert_eq!(pieces, [piece(&[0]), piece(&[1])]);
         // 10 + 5 + 85 = 100 fits alone, 86 does not and fails alone.
-        let (pieces, refused) = plan(&borrowed, &[(0, 86), (1, 85)], &LIMITS, 10);
-        assert_eq!(pieces, [Piece { members: vec![1] }]);
+        let (_, pieces, refused) = planned(&[(0, 86), (0, 85)], 10);
+        assert_eq!(pieces, [piece(&[1])]);
         assert!(matches!(refused[..], [(0, RequestError::TooLarge { bytes: 101, max: 100 })]));
+    }
+
+    #[test]
+    fn requests_of_different_records_never_share_a_create() {
+        let table = Table::of_sizes(&[(0, 1), (0, 1), (0, 1)]);
+        let candidates = [(0, Some(7)), (1, None), (2, Some(7))];
+        let (pieces, _) = plan(&table, &candidates, &LIMITS, 10);
+        let again = Piece { members: vec![0, 2], replaces: Some(7) };
+        assert_eq!(pieces, [again, piece(&[1])]);
     }
 
     /// The position on the wire has six digits; a result with a seventh would be nobody's.
     #[test]
     fn a_create_holds_no_more_than_can_be_numbered() {
-        let one = Request::prompt("a", "m", "x");
-        let many = 1_000_001;
+        let table = Table::of_sizes(&vec![(0, 1); 1_000_001]);
         let limits =
             Limits { max_items: usize::MAX, max_bytes: u64::MAX, frame_bytes: 0, entry_bytes: 0 };
-        let candidates: Vec<(usize, u64)> = (0..many).map(|at| (at, 1)).collect();
-        let (pieces, _) = plan(&vec![&one; many], &candidates, &limits, usize::MAX);
+        let (pieces, _) = plan(&table, &all(&table), &limits, usize::MAX);
         let sizes: Vec<usize> = pieces.iter().map(|piece| piece.members.len()).collect();
         assert_eq!(sizes, [1_000_000, 1]);
     }
@@ -110,22 +126,17 @@ mod tests {
             items in proptest::collection::vec((0_u8..6, 0_u64..120), 0..60),
             max_items in 0_usize..6,
         ) {
-            let owned = requests(&items.iter().map(|i| i.0).collect::<Vec<_>>());
-            let borrowed: Vec<&Request> = owned.iter().collect();
-            let candidates: Vec<(usize, u64)> =
-                items.iter().enumerate().map(|(i, item)| (i, item.1)).collect();
-            let (pieces, refused) = plan(&borrowed, &candidates, &LIMITS, max_items);
+            let (table, pieces, refused) = planned(&items, max_items);
             let mut seen: Vec<usize> = refused.iter().map(|r| r.0).collect();
             for piece in &pieces {
                 prop_assert!(!piece.members.is_empty());
                 prop_assert!(piece.members.len() <= max_items.clamp(1, 3));
-                let bytes: u64 = piece.members.iter().map(|&m| items[m].1 + 5).sum();
+                let bytes: u64 = piece.members.iter().map(|&m| items[m as usize].1 + 5).sum();
                 prop_assert!(bytes + 10 <= 100);
-                let first = borrowed[piece.members[0]];
-                prop_assert!(piece.members.iter().all(|&m| borrowed[m].kind == first.kind
-                    && borrowed[m].model == first.model));
+                let first = table.group(piece.members[0] as usize);
+                prop_assert!(piece.members.iter().all(|&m| table.group(m as usize) == first));
                 prop_assert!(piece.members.is_sorted());
-                seen.extend(&piece.members);
+                seen.extend(piece.members.iter().map(|&m| m as usize));
             }
             seen.sort_unstable();
             prop_assert_eq!(seen, (0..items.len()).collect::<Vec<_>>());

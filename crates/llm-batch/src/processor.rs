@@ -30,10 +30,14 @@ impl Processor {
     fn work(&self, batch: &BatchOf<Self>) {
         let mut slots = distinct(batch);
         let failed = loop {
-            let requests: Vec<&Request> = slots.iter().map(|slot| slot.item()).collect();
-            let driven = self.engine.drive(&requests, Mode::Tickets, &mut |index, outcome| {
-                slots[index].resolve(outcome);
-                batch.publish();
+            let mut table = self.engine.table();
+            let filled =
+                slots.iter().try_for_each(|slot| table.push(slot.item(), &*self.engine.provider));
+            let driven = filled.and_then(|()| {
+                self.engine.drive(&table, Mode::Tickets, &mut |index, outcome| {
+                    slots[index].resolve(outcome);
+                    batch.publish();
+                })
             });
             match driven {
                 Ok(_) => return,

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::value::RawValue;
 
 use crate::answer::{Answer, RequestError};
+use crate::draft::{Draft, Entry};
 use crate::request::Request;
 use crate::stop::{Hooked, Stop};
 
@@ -16,9 +17,10 @@ use crate::stop::{Hooked, Stop};
 /// Every method blocks and is called without any lock held. A new provider is one file that
 /// implements this trait; nothing else knows providers by name.
 ///
-/// The caller writes its intent to disk before [`create`](Provider::create) and never calls it
-/// twice for the same requests, so an implementation must not send a create twice either: no
-/// retries, no redirects, no reused connection that may be stale.
+/// The caller writes its intent to disk before [`create`](Provider::create) and decides by its
+/// outcome whether the same is ever sent again. So an implementation sends a create once: no
+/// retries, no redirects, no reused connection that may be stale; and what it cannot tell for sure
+/// it reports as [`CreateError::Ambiguous`].
 pub trait Provider: Send + Sync + fmt::Debug + 'static {
     /// Returns the short name of the provider, such as `anthropic`.
     fn name(&self) -> &str;
@@ -38,12 +40,44 @@ pub trait Provider: Send + Sync + fmt::Debug + 'static {
     /// [`RequestError::Invalid`] when the request cannot be sent as it is.
     fn encode(&self, request: &Request) -> Result<Box<RawValue>, RequestError>;
 
-    /// Hands the requests to the provider, once.
+    /// Does what comes before a create and is never paid for, such as an upload. Returns what
+    /// [`find`](Provider::find) will tell this create by; it is on the disk before the create.
+    ///
+    /// # Errors
+    ///
+    /// What kept it from being done. Nothing was created, so [`CreateError::Ambiguous`] counts as
+    /// [`CreateError::NotSent`].
+    fn prepare(&self, draft: &Draft<'_>, call: &Call<'_>) -> Result<String, CreateError> {
+        let _ = (draft, call);
+        Ok(String::new())
+    }
+
+    /// Hands the requests to the provider, once. `anchor` is what [`prepare`](Provider::prepare)
+    /// returned.
     ///
     /// # Errors
     ///
     /// What kept the batch from being created, told apart by whether it may exist all the same.
-    fn create(&self, entries: &[Entry<'_>], call: &Call<'_>) -> Result<Created, CreateError>;
+    fn create(
+        &self,
+        draft: &Draft<'_>,
+        anchor: &str,
+        call: &Call<'_>,
+    ) -> Result<Created, CreateError>;
+
+    /// Looks for a batch whose create was not answered.
+    ///
+    /// [`Found::Batch`] needs proof that it is that very batch: somebody else's of the same look
+    /// must never be taken for it. [`Found::Absent`] needs a list of all that it could be among.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError`], told apart by whether looking again later makes sense.
+    fn find(&self, lost: &Lost<'_>, call: &Call<'_>) -> Result<Found, CallError> {
+        let _ = (lost, call);
+        let message = format!("the provider `{}` has no list of batches", self.name());
+        Err(CallError::Refused { message })
+    }
 
     /// Asks how far a batch is.
     ///
@@ -52,9 +86,21 @@ pub trait Provider: Send + Sync + fmt::Debug + 'static {
     /// [`CallError`], told apart by whether asking again later makes sense.
     fn poll(&self, batch_id: &str, call: &Call<'_>) -> Result<Progress, CallError>;
 
-    /// Streams the results of an ended batch into `sink`, in any order, and returns how many
-    /// lines could not be read. `entries` are the requests of the batch that are still wanted;
-    /// results of others may come too. Ends early when `sink` breaks.
+    /// Asks the provider to stop working on a batch. It ends some time later, with results for
+    /// what was done by then.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError`]; a batch that has ended may be refused.
+    fn cancel(&self, batch_id: &str, call: &Call<'_>) -> Result<(), CallError> {
+        let _ = (batch_id, call);
+        let message = format!("the provider `{}` cannot cancel", self.name());
+        Err(CallError::Refused { message })
+    }
+
+    /// Streams the results of an ended batch into `sink`, in any order. `draft` has the requests
+    /// of the batch that are still wanted; results of others may come too. Ends early when `sink`
+    /// breaks.
     ///
     /// # Errors
     ///
@@ -62,10 +108,31 @@ pub trait Provider: Send + Sync + fmt::Debug + 'static {
     fn results(
         &self,
         batch_id: &str,
-        entries: &[Entry<'_>],
+        draft: &Draft<'_>,
         call: &Call<'_>,
         sink: &mut Sink<'_>,
-    ) -> Result<u64, CallError>;
+    ) -> Result<Collected, CallError>;
+
+    /// Tells whether [`ask`](Provider::ask) works: the lanes `sync` and `auto` need it.
+    fn answers_at_once(&self) -> bool {
+        false
+    }
+
+    /// Asks for one answer and waits for it, once.
+    ///
+    /// # Errors
+    ///
+    /// What kept the answer away, told apart by whether it may have been paid for all the same.
+    fn ask(&self, entry: &Entry<'_>, call: &Call<'_>) -> Result<Box<RawValue>, CreateError> {
+        let _ = (entry, call);
+        let reason = format!("the provider `{}` has no synchronous endpoint", self.name());
+        Err(CreateError::NotSent { reason })
+    }
+
+    /// Reads an answer that [`ask`](Provider::ask) returned.
+    fn answer(&self, response: Box<RawValue>) -> Answer {
+        Answer::new(response)
+    }
 }
 
 /// Takes one result: the id that was on the wire, and what became of its request.
@@ -88,15 +155,6 @@ pub struct Limits {
 /// The length of the ids that go on the wire, in bytes.
 pub const CUSTOM_ID_LEN: usize = 23;
 
-/// One request of a batch, with its id on the wire.
-#[derive(Debug, Clone, Copy)]
-pub struct Entry<'a> {
-    /// Our id for it: [`CUSTOM_ID_LEN`] bytes of `[0-9a-f-]`, unlike any other ever made.
-    pub custom_id: &'a str,
-    /// The request.
-    pub request: &'a Request,
-}
-
 /// A batch that a provider took.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Created {
@@ -107,13 +165,66 @@ pub struct Created {
 }
 
 /// How far a batch is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Progress {
     /// The provider is at it.
     Running,
     /// The results can be read.
     Ended,
+    /// The provider took the batch and then would not run any of it.
+    Rejected(Rejection),
+}
+
+/// Why a provider ran nothing of a batch that it had taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rejection {
+    /// The provider's word for it.
+    pub kind: String,
+    /// What it said.
+    pub message: String,
+    /// The requests at fault, by position on the wire, each with the provider's word and what it
+    /// said. The others can be sent again without them.
+    pub lines: Vec<(usize, String, String)>,
+    /// Whether the same batch may well be taken later, for example when less is in the queue.
+    pub is_passing: bool,
+}
+
+/// A create that was not answered.
+#[derive(Debug, Clone, Copy)]
+pub struct Lost<'a> {
+    /// What [`Provider::prepare`] returned for it.
+    pub anchor: &'a str,
+    /// What all its ids on the wire begin with.
+    pub nonce: &'a str,
+    /// How many requests it carried.
+    pub requests: usize,
+    /// Batches that are known to be others.
+    pub known: &'a [String],
+}
+
+/// What came of looking for a batch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Found {
+    /// This is it.
+    Batch(Created),
+    /// It is not in the list.
+    Absent,
+    /// There is one that it may be, and no proof yet.
+    Undecided {
+        /// Which, and what is missing.
+        reason: String,
+    },
+}
+
+/// What came of reading results to their end.
+#[derive(Debug, Clone, Default)]
+pub struct Collected {
+    /// Lines that could not be read.
+    pub unreadable: u64,
+    /// What became of the requests without a line, where the provider says so of all of them.
+    pub rest: Option<RequestError>,
 }
 
 /// Why no batch came of a create, as far as is known.
@@ -135,6 +246,18 @@ pub enum CreateError {
         message: String,
         /// Whether the same create may well be taken later.
         retryable: bool,
+    },
+    /// The provider is busy: nothing was created, and the same create will be taken later.
+    Busy {
+        /// What it said.
+        message: String,
+        /// How long it asks to wait.
+        retry_after: Option<Duration>,
+    },
+    /// The create is more than the provider takes at once: nothing was created.
+    TooLarge {
+        /// What it said.
+        message: String,
     },
     /// The batch may exist or not.
     Ambiguous {
@@ -165,6 +288,18 @@ impl CallError {
     pub(crate) fn passing(message: impl Into<String>) -> CallError {
         CallError::Passing { message: message.into(), retry_after: None }
     }
+}
+
+/// Asks `provider` to stop working on a batch, for at most `timeout`.
+///
+/// A run that waits for the batch, here or elsewhere, goes on and collects what was done by then.
+///
+/// # Errors
+///
+/// [`CallError`]; a batch that has ended may be refused.
+pub fn cancel(provider: &dyn Provider, batch_id: &str, timeout: Duration) -> Result<(), CallError> {
+    let (stop, total) = (Stop::new(), AtomicU64::new(0));
+    provider.cancel(batch_id, &Call::within(timeout, &stop, &total))
 }
 
 /// Far enough for a time-out that overflows the clock.

@@ -1,37 +1,69 @@
-//! One pass over a set of requests: sort, create, wait, collect.
+//! One pass over a set of requests: sort, send, wait, collect.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Instant;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread::{self, Scope};
+use std::time::{Duration, Instant};
 
 use crate::accounting::{Accounting, Delivered, Run};
 use crate::answer::{Answer, RequestError, Status};
 use crate::backoff::Backoff;
-use crate::collect::Open;
-use crate::engine::{Engine, Mode, Prepared};
+use crate::collect::Watch;
+use crate::direct::{Ask, Direct, Reply};
+use crate::draft::NOBODY;
+use crate::engine::{Engine, Mode};
 use crate::error::{Error, PendingReason};
-use crate::plan::{Piece, plan};
-use crate::provider::{Call, CreateError, Created, Entry, Progress};
-use crate::request::Request;
-use crate::state::{Fate, Intent};
-use crate::wire_id::{custom_id, nonce};
+use crate::lane::{Lane, LaneChoice};
+use crate::plan::plan;
+use crate::provider::{Call, Progress};
+use crate::queue::Queue;
+use crate::seek::Seek;
+use crate::send::Send;
+use crate::state::Fate;
+use crate::table::Table;
+
+/// How long to wait at first where the provider's queue is full.
+const CROWDED: Duration = Duration::from_secs(30);
 
 pub(crate) struct Session<'s> {
     pub(crate) engine: &'s Engine,
-    pub(crate) requests: &'s [&'s Request],
+    pub(crate) table: &'s Table,
     on_outcome: &'s mut dyn FnMut(usize, Result<Answer, RequestError>),
-    status: Vec<Status>,
+    pub(crate) status: Vec<Status>,
     accounting: Accounting,
     pub(crate) stray: u64,
     pub(crate) call: &'s Call<'s>,
     /// Creates begun and outcomes handed over in this pass.
-    created: usize,
+    pub(crate) created: usize,
     told: usize,
     /// Records that carry a request of this pass.
-    touched: BTreeSet<usize>,
-    pub(crate) open: Vec<Open>,
-    pending: Option<PendingReason>,
+    pub(crate) touched: BTreeSet<usize>,
+    pub(crate) jobs: Queue<Job>,
+    pub(crate) direct: Direct,
+    events: Receiver<Event>,
+    pub(crate) sender: Sender<Event>,
+    /// No create goes out before.
+    pub(crate) cooldown: Option<Instant>,
+    /// The waits while the provider's queue is full.
+    pub(crate) crowded: Backoff,
+    pub(crate) pending: Option<PendingReason>,
     pub(crate) refused: Option<PendingReason>,
     ambiguous: Option<Ambiguity>,
+}
+
+/// What is to be done at some time.
+#[derive(Debug)]
+pub(crate) enum Job {
+    Send(Send),
+    Seek(Seek),
+    Watch(Watch),
+}
+
+/// What happens elsewhere.
+#[derive(Debug)]
+pub(crate) enum Event {
+    Stopped,
+    Answered(Box<Reply>),
 }
 
 /// Requests whose create has an unknown fate.
@@ -44,52 +76,100 @@ impl<'s> Session<'s> {
     pub(crate) fn new(
         engine: &'s Engine,
         call: &'s Call<'s>,
-        requests: &'s [&'s Request],
+        table: &'s Table,
         on_outcome: &'s mut dyn FnMut(usize, Result<Answer, RequestError>),
     ) -> Session<'s> {
+        let (sender, events) = mpsc::channel();
         Session {
             engine,
-            requests,
+            table,
             on_outcome,
-            status: vec![Status::Pending; requests.len()],
+            status: vec![Status::Pending; table.items().len()],
             accounting: Accounting::default(),
             stray: 0,
             call,
             created: 0,
             told: 0,
             touched: BTreeSet::new(),
-            open: Vec::new(),
+            jobs: Queue::new(),
+            direct: Direct::new(engine.settings.max_concurrent),
+            events,
+            sender,
+            cooldown: None,
+            crowded: Backoff::new(Some(engine.settings.poll_interval.unwrap_or(CROWDED))),
             pending: None,
             refused: None,
             ambiguous: None,
         }
     }
 
-    pub(crate) fn work(
-        &mut self,
-        prepared: Vec<Result<Prepared, RequestError>>,
-        mode: Mode,
-    ) -> Result<(), Error> {
-        let (fresh, digests) = self.sort(prepared, mode)?;
-        if mode == Mode::Run {
-            self.note_older_ambiguity();
-        }
-        if self.ambiguous.is_none() || mode == Mode::Tickets {
-            let limits = self.engine.provider.limits();
-            let max_items = self.engine.settings.max_items.unwrap_or(limits.max_items);
-            let (pieces, refused) = plan(self.requests, &fresh, &limits, max_items);
-            for (index, error) in refused {
-                self.hand_over(index, Err(error))?;
-            }
-            for piece in pieces {
-                if self.must_end() {
-                    break;
-                }
-                self.create(&piece, &digests)?;
-            }
-        }
-        self.wait_and_collect()?;
+    pub(crate) fn work(&mut self, mode: Mode) -> Result<(), Error> {
+        let fresh = self.sort(mode)?;
+        self.send_all(&fresh)?;
+        thread::scope(|scope| {
+            let worked = self.turn(scope);
+            // Whatever went wrong: answers that are on their way are paid for.
+            let drained = self.drain();
+            worked.and(drained)
+        })?;
         self.engine.state().sync()
+    }
+
+    /// Does what is due until nothing is left, the time is up, or somebody says stop.
+    fn turn<'scope>(&mut self, scope: &'scope Scope<'scope, '_>) -> Result<(), Error>
+    where
+        's: 'scope,
+    {
+        let sender = self.sender.clone();
+        let _hooked = self.call.on_stop(move || {
+            // A pass that has ended listens no more.
+            let _ = sender.send(Event::Stopped);
+        });
+        loop {
+            if self.must_end() {
+                return Ok(());
+            }
+            self.ask_more(scope)?;
+            if let Some(job) = self.jobs.pop(Instant::now()) {
+                match job {
+                    Job::Send(send) => self.send(send)?,
+                    Job::Seek(seek) => self.seek(seek)?,
+                    Job::Watch(watch) => self.watch(watch)?,
+                }
+                while let Ok(event) = self.events.try_recv() {
+                    self.take(event)?;
+                }
+                continue;
+            }
+            let due = [self.jobs.next(), self.direct.next()].into_iter().flatten().min();
+            if due.is_none() && !self.direct.is_running() {
+                return Ok(());
+            }
+            let until = due.unwrap_or(self.call.deadline()).min(self.call.deadline());
+            let wait = until.saturating_duration_since(Instant::now());
+            match self.events.recv_timeout(wait) {
+                Ok(event) => self.take(event)?,
+                // The session holds a sender itself.
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
+            }
+        }
+    }
+
+    /// Waits for the answers that are on their way.
+    fn drain(&mut self) -> Result<(), Error> {
+        let mut drained = Ok(());
+        while self.direct.is_running() {
+            let Ok(event) = self.events.recv() else { break };
+            drained = drained.and(self.take(event));
+        }
+        drained
+    }
+
+    fn take(&mut self, event: Event) -> Result<(), Error> {
+        match event {
+            Event::Stopped => Ok(()),
+            Event::Answered(reply) => self.answered(*reply),
+        }
     }
 
     /// Returns what the pass came to; `worked` says whether it was cut by a fault.
@@ -101,14 +181,15 @@ impl<'s> Session<'s> {
             }
             self.pending = Some(PendingReason::State { problem: error.to_string() });
         }
-        let state = self.engine.state();
-        for &at in &self.touched {
-            self.accounting.submissions += 1;
-            if let Some(Fate::Submitted { .. }) = state.record(at).fate {
-                self.accounting.batches += 1;
+        let left: Vec<Job> = self.jobs.drain().collect();
+        for job in left {
+            if let Job::Seek(seek) = job {
+                for &member in seek.members.iter().filter(|member| **member != NOBODY) {
+                    self.mark_ambiguous(member as usize, &seek.reason);
+                }
             }
         }
-        drop(state);
+        self.count_records();
         for status in self.status.iter().filter(|status| !status.is_final()) {
             self.accounting.count(*status, None);
             self.engine.tally(|totals| totals.count(*status, None));
@@ -116,7 +197,7 @@ impl<'s> Session<'s> {
         self.accounting.http_calls = self.call.http_calls();
         self.accounting.settle();
         let is_done = self.status.iter().all(|status| status.is_final());
-        let ids = self.requests.iter().map(|request| request.id.clone());
+        let ids = self.table.items().iter().map(|item| item.id.to_string());
         let run = Run {
             outcomes: ids.zip(self.status).collect(),
             accounting: self.accounting,
@@ -136,90 +217,139 @@ impl<'s> Session<'s> {
         }
     }
 
-    /// Settles what is known already. Returns the requests that were never sent, with their
-    /// length, and the digest of every request.
-    #[expect(clippy::type_complexity, reason = "used once, three lines above")]
-    fn sort(
-        &mut self,
-        prepared: Vec<Result<Prepared, RequestError>>,
-        mode: Mode,
-    ) -> Result<(Vec<(usize, u64)>, Vec<String>), Error> {
+    /// Counts every create that carried a request of this pass, whichever run made it.
+    fn count_records(&mut self) {
+        let state = self.engine.state();
+        let mut records = self.touched.clone();
+        for &at in &self.touched {
+            let mut at = at;
+            while let Some(older) = state.replaced_by(at).filter(|older| *older < at) {
+                records.insert(older);
+                at = older;
+            }
+        }
+        for at in records {
+            let record = state.record(at);
+            self.accounting.submissions += record.attempts;
+            if let Some(Fate::Submitted { .. }) = record.fate {
+                self.accounting.batches += 1;
+            }
+        }
+        let doubted = self.table.items().iter().filter(|item| state.is_doubted(&item.id)).count();
+        self.accounting.possibly_paid_twice = doubted as u64;
+    }
+
+    /// Settles what is known already. Returns the requests that are still to be sent, each with
+    /// the record in which it was given up.
+    fn sort(&mut self, mode: Mode) -> Result<Vec<(u32, Option<u64>)>, Error> {
         let mut fresh = Vec::new();
-        let mut digests = Vec::with_capacity(prepared.len());
-        let mut open: BTreeMap<usize, BTreeMap<usize, usize>> = BTreeMap::new();
-        for (index, prepared) in prepared.into_iter().enumerate() {
-            let id = self.requests[index].id.as_str();
+        let mut known_to: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
+        for index in 0..self.table.items().len() {
+            let item = &self.table.items()[index];
             let state = self.engine.state();
-            let known = state.find(id);
+            // One that is asked anew with another content is another request.
+            let known = state.find(&item.id).filter(|known| known.digest == item.digest);
+            let is_other = known.is_none() && state.find(&item.id).is_some();
             let delivered = match (mode, &self.engine.settings.held) {
                 (Mode::Tickets, _) => None,
-                (Mode::Run, Some(held)) => held.get(id).copied(),
-                (Mode::Run, None) => state.delivered(id),
+                (Mode::Run, Some(held)) => held.get(&*item.id).copied(),
+                (Mode::Run, None) if is_other => None,
+                (Mode::Run, None) => state.delivered(&item.id),
             };
-            self.touched.extend(known.map(|(at, _)| at));
-            digests.push(prepared.as_ref().map_or_else(|_| String::new(), |p| p.digest.clone()));
+            drop(state);
+            self.touched.extend(known.map(|known| known.at));
+            let wire = u32::try_from(index).map_err(|_| too_many())?;
             if let Some(delivered) = delivered {
                 self.status[index] = delivered.status;
                 self.accounting.count(delivered.status, delivered.usage);
-                continue;
-            }
-            let Some((at, seq)) = known else {
-                drop(state);
-                match prepared {
-                    Ok(prepared) => fresh.push((index, prepared.bytes)),
-                    Err(error) => self.hand_over(index, Err(error))?,
-                }
-                continue;
-            };
-            let record = state.record(at);
-            if record.is_ambiguous() {
-                let reason = record.ambiguity().to_owned();
-                drop(state);
-                self.mark_ambiguous(index, &reason);
-            } else if let Some(refusal) = record.fate.as_ref().and_then(Fate::refusal) {
-                drop(state);
-                self.hand_over(index, Err(refusal))?;
+            } else if let Some(known) = known {
+                let size = self.engine.state().record(known.at).size;
+                let members = known_to.entry(known.at).or_insert_with(|| vec![NOBODY; size]);
+                members[known.seq] = wire;
+            } else if let Some(error) = self.table.invalid(index) {
+                self.hand_over(index, Err(error.clone()))?;
             } else {
-                open.entry(at).or_default().insert(seq, index);
+                fresh.push((wire, None));
             }
         }
-        for (at, waiting) in open {
-            let state = self.engine.state();
-            let record = state.record(at);
-            let Some(Fate::Submitted { batch_id }) = &record.fate else { continue };
-            let open = Open {
-                batch_id: batch_id.clone(),
-                nonce: record.intent.nonce.clone(),
-                size: record.intent.requests.len(),
-                waiting,
-                progress: Progress::Running,
-                next: Instant::now(),
-                backoff: Backoff::new(self.engine.settings.poll_interval),
-                reads: 0,
-            };
-            drop(state);
-            self.open.push(open);
+        for (at, members) in known_to {
+            self.take_up(at, members, &mut fresh)?;
         }
-        Ok((fresh, digests))
+        Ok(fresh)
     }
 
-    /// Takes note of creates of unknown fate that carry none of the requests at hand.
-    fn note_older_ambiguity(&mut self) {
-        if self.ambiguous.is_some() {
-            return;
-        }
+    /// Goes on with a create of an earlier pass.
+    fn take_up(
+        &mut self,
+        at: usize,
+        members: Vec<u32>,
+        fresh: &mut Vec<(u32, Option<u64>)>,
+    ) -> Result<(), Error> {
         let state = self.engine.state();
-        let mut ambiguous = state.records().iter().filter(|record| record.is_given_up());
-        if let Some(first) = ambiguous.next() {
-            let reason = first.ambiguity().to_owned();
-            let rest: usize = ambiguous.map(|record| record.intent.requests.len()).sum();
-            let requests = first.intent.requests.len() + rest;
-            drop(state);
-            self.ambiguous = Some(Ambiguity { requests, reason });
+        let record = state.record(at);
+        let (fate, nonce) = (record.fate.clone(), record.intent.nonce.clone());
+        let (lane, number) = (record.intent.lane, record.number);
+        let ambiguity = record.ambiguity().to_owned();
+        drop(state);
+        let wanted = members.iter().copied().filter(|member| *member != NOBODY);
+        match (fate, lane) {
+            (Some(Fate::Submitted { batch_id }), _) => {
+                let watch = Watch {
+                    at,
+                    batch_id,
+                    nonce,
+                    members,
+                    progress: Progress::Running,
+                    backoff: Backoff::new(self.engine.settings.poll_interval),
+                    reads: 0,
+                };
+                self.jobs.push(Instant::now(), Job::Watch(watch));
+            }
+            (Some(Fate::Unsent { .. } | Fate::Void { .. }), _) => {
+                fresh.extend(wanted.map(|member| (member, Some(number))));
+            }
+            (Some(fate @ Fate::Refused { .. }), _) => {
+                if let Some(refusal) = fate.refusal() {
+                    for member in wanted {
+                        self.hand_over(member as usize, Err(refusal.clone()))?;
+                    }
+                }
+            }
+            (None | Some(Fate::Sending | Fate::Ambiguous { .. }), Lane::Batch) => {
+                let seek = Seek::new(at, members, nonce, ambiguity, &self.engine.settings);
+                self.jobs.push(Instant::now(), Job::Seek(seek));
+            }
+            (None | Some(Fate::Sending | Fate::Ambiguous { .. }), Lane::Sync) => {
+                for member in wanted {
+                    self.take_up_ask(at, member, &ambiguity)?;
+                }
+            }
         }
+        Ok(())
     }
 
-    fn mark_ambiguous(&mut self, index: usize, reason: &str) {
+    /// Plans the creates of what is to be sent.
+    fn send_all(&mut self, fresh: &[(u32, Option<u64>)]) -> Result<(), Error> {
+        let limits = self.engine.provider.limits();
+        let settings = &self.engine.settings;
+        if settings.lane == LaneChoice::Sync {
+            let asks = fresh.iter().map(|&(member, replaces)| Ask::new(member, replaces));
+            self.direct.extend(asks);
+            return Ok(());
+        }
+        let max_items = settings.max_items.unwrap_or(limits.max_items);
+        let (pieces, refused) = plan(self.table, fresh, &limits, max_items);
+        for (index, error) in refused {
+            self.hand_over(index, Err(error))?;
+        }
+        for piece in pieces {
+            let send = Send::new(piece.members, piece.replaces, settings.poll_interval);
+            self.jobs.push(Instant::now(), Job::Send(send));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn mark_ambiguous(&mut self, index: usize, reason: &str) {
         self.status[index] = Status::Ambiguous;
         let ambiguity = self
             .ambiguous
@@ -239,7 +369,7 @@ impl<'s> Session<'s> {
         self.told += 1;
         self.engine.tally(|totals| totals.count(delivered.status, delivered.usage));
         (self.on_outcome)(index, outcome);
-        self.engine.state().deliver(&self.requests[index].id, delivered)
+        self.engine.state().deliver(self.table.id(index), delivered)
     }
 
     /// Tells whether the time is up or somebody said stop, and remembers which.
@@ -249,102 +379,17 @@ impl<'s> Session<'s> {
         }
         if self.engine.settings.stop.is_stopped() {
             self.pending = Some(PendingReason::Stopped);
-        } else if self.call.time_left().is_zero() {
+        } else if self.call.time_left().is_zero() && self.has_work() {
             self.pending = Some(PendingReason::TimedOut);
         }
         self.pending.is_some()
     }
 
-    /// Sends one create: intent to disk, one call, its fate to disk. Never twice.
-    fn create(&mut self, piece: &Piece, digests: &[String]) -> Result<(), Error> {
-        let provider = &*self.engine.provider;
-        let first = self.requests[piece.members[0]];
-        let nonce = nonce();
-        let intent = Intent {
-            nonce: nonce.clone(),
-            provider: provider.name().to_owned(),
-            endpoint: provider.endpoint().to_owned(),
-            kind: first.kind.to_string(),
-            model: first.model.clone(),
-            requests: piece
-                .members
-                .iter()
-                .map(|&index| (self.requests[index].id.clone(), digests[index].clone()))
-                .collect(),
-        };
-        let waiting: BTreeMap<usize, usize> = piece.members.iter().copied().enumerate().collect();
-        let at = self.engine.state().begin(intent)?;
-        let _on_its_way = OnItsWay { engine: self.engine, at };
-        self.touched.insert(at);
-        self.created += 1;
-        self.engine.tally(|totals| totals.submissions += 1);
-        let ids = custom_ids(&nonce, &waiting);
-        let created = provider.create(&entries(&ids, &waiting, self.requests), self.call);
-        let (code, kind, message, retryable) = match created {
-            Ok(Created { batch_id, progress }) => {
-                self.engine.tally(|totals| totals.batches += 1);
-                let fate = Fate::Submitted { batch_id: batch_id.clone() };
-                self.engine.state().settle(at, fate)?;
-                let mut backoff = Backoff::new(self.engine.settings.poll_interval);
-                let next = match progress {
-                    Progress::Ended => Instant::now(),
-                    Progress::Running => Instant::now() + backoff.after_success(),
-                };
-                let size = waiting.len();
-                let open =
-                    Open { batch_id, nonce, size, waiting, progress, next, backoff, reads: 0 };
-                self.open.push(open);
-                return Ok(());
-            }
-            Err(CreateError::Ambiguous { reason }) => {
-                self.engine.state().settle(at, Fate::Ambiguous { reason: reason.clone() })?;
-                for &index in &piece.members {
-                    self.mark_ambiguous(index, &reason);
-                }
-                return Ok(());
-            }
-            Err(CreateError::NotSent { reason }) => (None, "not_sent".to_owned(), reason, true),
-            Err(CreateError::Refused { status, kind, message, retryable }) => {
-                (Some(status), kind, message, retryable)
-            }
-        };
-        let refused = RequestError::Refused {
-            status: code,
-            kind: kind.clone(),
-            message: message.clone(),
-            retryable,
-        };
-        self.engine.state().settle(at, Fate::Refused { code, kind, message, retryable })?;
-        for &index in &piece.members {
-            self.hand_over(index, Err(refused.clone()))?;
-        }
-        Ok(())
+    fn has_work(&self) -> bool {
+        self.jobs.next().is_some() || self.direct.next().is_some() || self.direct.is_running()
     }
 }
 
-/// Notes that a create is on its way no more, also where the provider panics.
-struct OnItsWay<'s> {
-    engine: &'s Engine,
-    at: usize,
-}
-
-impl Drop for OnItsWay<'_> {
-    fn drop(&mut self) {
-        self.engine.state().arrive(self.at);
-    }
-}
-
-pub(crate) fn custom_ids(nonce: &str, waiting: &BTreeMap<usize, usize>) -> Vec<String> {
-    waiting.keys().map(|&seq| custom_id(nonce, seq)).collect()
-}
-
-pub(crate) fn entries<'e>(
-    ids: &'e [String],
-    waiting: &BTreeMap<usize, usize>,
-    requests: &[&'e Request],
-) -> Vec<Entry<'e>> {
-    ids.iter()
-        .zip(waiting.values())
-        .map(|(custom_id, &index)| Entry { custom_id, request: requests[index] })
-        .collect()
+fn too_many() -> Error {
+    Error::Setting { problem: "a run takes at most 4 billion requests; split it".to_owned() }
 }

@@ -4,49 +4,118 @@
 //! lock                 held by the one process that uses the folder
 //! 000001.intent.json   written before the first byte of a create leaves
 //! 000001.status.json   written when it is known what became of it; absent = unknown
+//! 000001.answer.json   the answer, where one request was asked alone
 //! delivered.jsonl      one line a request that was handed over
 //! ```
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::ser::SerializeSeq;
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::value::RawValue;
 
 use crate::accounting::Delivered;
 use crate::answer::{RequestError, Status, Usage};
+use crate::bodies;
+use crate::digest::{Digest, from_hex, to_hex};
 use crate::durable::{self, check_header, private};
 use crate::error::Error;
+use crate::lane::Lane;
+use crate::table::Table;
 
 const INTENT: &str = "llm-batch intent";
 const STATUS: &str = "llm-batch status";
+const ANSWER: &str = "llm-batch answer";
 const DELIVERED: &str = "llm-batch delivered";
 const LOCK_FILE: &str = "lock";
 const DELIVERED_FILE: &str = "delivered.jsonl";
 
-/// One create, as it was about to be sent.
-#[derive(Debug, Serialize, Deserialize)]
+/// What is known of a create before it is sent.
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Intent {
     pub(crate) nonce: String,
     pub(crate) provider: String,
     pub(crate) endpoint: String,
     pub(crate) kind: String,
     pub(crate) model: String,
-    /// Id and digest of each request; the position is its number on the wire.
-    pub(crate) requests: Vec<(String, String)>,
+    /// What the provider finds it by.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) anchor: String,
+    #[serde(default)]
+    pub(crate) lane: Lane,
+    /// The number of the record whose requests are sent again here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) replaces: Option<u64>,
+}
+
+/// The requests of a create, as they are written and read.
+#[derive(Deserialize)]
+struct IntentFile {
+    #[serde(flatten)]
+    intent: Intent,
+    /// Id and digest of each; the position is its number on the wire.
+    requests: Vec<(String, String)>,
+}
+
+#[derive(Serialize)]
+struct IntentToWrite<'a> {
+    #[serde(flatten)]
+    intent: &'a Intent,
+    requests: Members<'a>,
+}
+
+struct Members<'a>(&'a [u32], &'a Table);
+
+impl Serialize for Members<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Members(members, table) = *self;
+        let mut list = serializer.serialize_seq(Some(members.len()))?;
+        for &member in members {
+            let item = &table.items()[member as usize];
+            list.serialize_element(&(&*item.id, to_hex(item.digest)))?;
+        }
+        list.end()
+    }
 }
 
 /// What became of a create.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "lowercase")]
 pub(crate) enum Fate {
+    /// It is on its way once more.
+    Sending,
+    /// Nothing was created, and it can be sent again.
+    Unsent { reason: String },
     /// The provider took it.
     Submitted { batch_id: String },
-    /// Nothing was created.
+    /// Nothing was created, or nothing of it was run.
     Refused { code: Option<u16>, kind: String, message: String, retryable: bool },
     /// It may exist or not.
     Ambiguous { reason: String },
+    /// Given up: its requests went elsewhere. It may have been paid for only where it says so.
+    Void { reason: String, may_be_paid: bool },
+}
+
+#[derive(Serialize, Deserialize)]
+struct StatusFile {
+    #[serde(flatten)]
+    fate: Fate,
+    /// How often it was sent.
+    #[serde(default = "once")]
+    attempts: u64,
+}
+
+fn once() -> u64 {
+    1
+}
+
+#[derive(Serialize, Deserialize)]
+struct AnswerFile<R> {
+    response: R,
 }
 
 impl Fate {
@@ -67,29 +136,31 @@ impl Fate {
 /// One create with what is known of it. No fate: the process ended before it was known.
 #[derive(Debug)]
 pub(crate) struct Record {
-    number: u64,
+    pub(crate) number: u64,
     pub(crate) intent: Intent,
+    /// How many requests it carries.
+    pub(crate) size: usize,
     pub(crate) fate: Option<Fate>,
-    /// This process is sending it right now.
-    on_its_way: bool,
+    /// How often it was sent.
+    pub(crate) attempts: u64,
 }
 
 impl Record {
-    pub(crate) fn is_ambiguous(&self) -> bool {
-        matches!(self.fate, None | Some(Fate::Ambiguous { .. }))
-    }
-
-    /// Tells whether the fate is unknown, and nobody is about to learn it.
-    pub(crate) fn is_given_up(&self) -> bool {
-        self.is_ambiguous() && !self.on_its_way
-    }
-
     pub(crate) fn ambiguity(&self) -> &str {
         match &self.fate {
             Some(Fate::Ambiguous { reason }) => reason,
             _ => "the process ended while the create was on its way",
         }
     }
+}
+
+/// Where a request went.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Known {
+    /// The record of its latest create, and its position there.
+    pub(crate) at: usize,
+    pub(crate) seq: usize,
+    pub(crate) digest: Digest,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -105,13 +176,55 @@ struct DeliveredLine {
 pub(crate) struct State {
     dir: PathBuf,
     records: Vec<Record>,
-    /// Request id to record and position.
-    known: HashMap<String, (usize, usize)>,
-    delivered: HashMap<String, Delivered>,
+    known: HashMap<Arc<str>, Known>,
+    /// Requests of creates that were given up and may have been paid for.
+    doubted: HashSet<Arc<str>>,
+    delivered: HashMap<Arc<str>, Delivered>,
     log: File,
     /// The end of the last whole line of the log.
     log_end: u64,
     lock: File,
+}
+
+/// What the files of a folder say of its creates.
+#[derive(Debug, Default)]
+pub(crate) struct Records {
+    pub(crate) list: Vec<Record>,
+    pub(crate) known: HashMap<Arc<str>, Known>,
+    doubted: HashSet<Arc<str>>,
+}
+
+impl Records {
+    fn read(dir: &Path, numbers: Vec<u64>) -> Result<Records, Error> {
+        let mut all = Records::default();
+        for number in numbers {
+            let path = dir.join(intent_file(number));
+            let IntentFile { intent, requests } = durable::read(&path, INTENT)?;
+            let path = dir.join(status_file(number));
+            let status: Option<StatusFile> =
+                if path.exists() { Some(durable::read(&path, STATUS)?) } else { None };
+            let (fate, attempts) = status.map_or((None, 1), |s| (Some(s.fate), s.attempts));
+            let is_doubted = matches!(fate, Some(Fate::Void { may_be_paid: true, .. }));
+            let (at, size) = (all.list.len(), requests.len());
+            for (seq, (id, hex)) in requests.into_iter().enumerate() {
+                // Of an unknown digest nothing else has the same.
+                let digest = from_hex(&hex).unwrap_or_default();
+                let id: Arc<str> = id.into();
+                if is_doubted {
+                    all.doubted.insert(Arc::clone(&id));
+                }
+                all.known.insert(id, Known { at, seq, digest });
+            }
+            all.list.push(Record { number, intent, size, fate, attempts });
+        }
+        Ok(all)
+    }
+}
+
+/// Reads a folder that another process may be using, without changing anything in it.
+pub(crate) fn peek(dir: &Path) -> Result<(Records, HashMap<Arc<str>, Delivered>), Error> {
+    let records = Records::read(dir, scan(dir)?)?;
+    Ok((records, read_log(dir)?.delivered))
 }
 
 impl State {
@@ -123,21 +236,12 @@ impl State {
         }
         durable::private_dir(dir)?;
         let lock = lock(dir)?;
-        let mut records = Vec::new();
-        let mut known = HashMap::new();
-        for number in scan(dir)? {
-            let intent: Intent = durable::read(&dir.join(intent_file(number)), INTENT)?;
-            let status = dir.join(status_file(number));
-            let fate = if status.exists() { Some(durable::read(&status, STATUS)?) } else { None };
-            for (seq, (id, _)) in intent.requests.iter().enumerate() {
-                known.insert(id.clone(), (records.len(), seq));
-            }
-            records.push(Record { number, intent, fate, on_its_way: false });
-        }
+        let Records { list: records, known, doubted } = Records::read(dir, scan(dir)?)?;
         let (delivered, log) = open_log(dir)?;
         let log_file = dir.join(DELIVERED_FILE);
         let log_end = log.metadata().map_err(durable::io("read", &log_file))?.len();
-        Ok(State { dir: dir.to_owned(), records, known, delivered, log, log_end, lock })
+        let dir = dir.to_owned();
+        Ok(State { dir, records, known, doubted, delivered, log, log_end, lock })
     }
 
     /// Lets others open the folder, while this one is not used any more.
@@ -150,8 +254,8 @@ impl State {
         &self.dir
     }
 
-    /// Returns the record of a request's create and its position in there.
-    pub(crate) fn find(&self, id: &str) -> Option<(usize, usize)> {
+    /// Returns where a request went, if it did.
+    pub(crate) fn find(&self, id: &str) -> Option<Known> {
         self.known.get(id).copied()
     }
 
@@ -159,8 +263,24 @@ impl State {
         &self.records[at]
     }
 
-    pub(crate) fn records(&self) -> &[Record] {
-        &self.records
+    /// Returns the record whose requests this one sent again.
+    pub(crate) fn replaced_by(&self, at: usize) -> Option<usize> {
+        let number = self.records[at].intent.replaces?;
+        self.records.binary_search_by_key(&number, |record| record.number).ok()
+    }
+
+    /// Returns the ids of all batches that creates of this folder are known to have made.
+    pub(crate) fn batch_ids(&self) -> Vec<String> {
+        let id = |record: &Record| match &record.fate {
+            Some(Fate::Submitted { batch_id }) => Some(batch_id.clone()),
+            _ => None,
+        };
+        self.records.iter().filter_map(id).collect()
+    }
+
+    /// Tells whether a create that was given up may have been paid for with this request in it.
+    pub(crate) fn is_doubted(&self, id: &str) -> bool {
+        self.doubted.contains(id)
     }
 
     pub(crate) fn delivered(&self, id: &str) -> Option<Delivered> {
@@ -168,37 +288,78 @@ impl State {
     }
 
     /// Writes down that a create is about to be sent. It is on the disk when this returns.
-    pub(crate) fn begin(&mut self, intent: Intent) -> Result<usize, Error> {
+    pub(crate) fn begin(
+        &mut self,
+        intent: Intent,
+        members: &[u32],
+        table: &Table,
+    ) -> Result<usize, Error> {
         let number = self.records.last().map_or(1, |last| last.number + 1);
-        durable::write(&self.dir, &intent_file(number), INTENT, &intent)?;
+        let document = IntentToWrite { intent: &intent, requests: Members(members, table) };
+        durable::write(&self.dir, &intent_file(number), INTENT, &document)?;
         let at = self.records.len();
-        for (seq, (id, _)) in intent.requests.iter().enumerate() {
-            self.known.insert(id.clone(), (at, seq));
+        for (seq, &member) in members.iter().enumerate() {
+            let item = &table.items()[member as usize];
+            let known = Known { at, seq, digest: item.digest };
+            self.known.insert(Arc::clone(&item.id), known);
         }
-        self.records.push(Record { number, intent, fate: None, on_its_way: true });
+        let size = members.len();
+        self.records.push(Record { number, intent, size, fate: None, attempts: 1 });
         Ok(at)
     }
 
-    /// Notes that a create is on its way no more, whatever came of it.
-    pub(crate) fn arrive(&mut self, at: usize) {
-        self.records[at].on_its_way = false;
+    /// Writes down that a create is about to be sent once more. It is on the disk when this
+    /// returns.
+    pub(crate) fn begin_again(&mut self, at: usize) -> Result<(), Error> {
+        self.records[at].attempts += 1;
+        self.settle(at, Fate::Sending)
     }
 
     /// Writes down what became of a create. It is on the disk when this returns.
     pub(crate) fn settle(&mut self, at: usize, fate: Fate) -> Result<(), Error> {
         let record = &mut self.records[at];
-        let written = durable::write(&self.dir, &status_file(record.number), STATUS, &fate);
-        let batch = match &fate {
+        let status = StatusFile { fate, attempts: record.attempts };
+        let written = durable::write(&self.dir, &status_file(record.number), STATUS, &status);
+        let batch = match &status.fate {
             Fate::Submitted { batch_id } => format!("record batch `{batch_id}` in"),
             _ => "record the end of a create in".to_owned(),
         };
-        record.fate = Some(fate);
+        record.fate = Some(status.fate);
         written.map_err(|error| match error {
             Error::StateIo { path, source, .. } => {
                 Error::StateIo { action: batch.into(), path, source }
             }
             other => other,
         })
+    }
+
+    /// Gives a create up; its requests go elsewhere. It is on the disk when this returns.
+    pub(crate) fn void(
+        &mut self,
+        at: usize,
+        reason: String,
+        paid: Option<&mut dyn Iterator<Item = Arc<str>>>,
+    ) -> Result<(), Error> {
+        let may_be_paid = paid.is_some();
+        self.settle(at, Fate::Void { reason, may_be_paid })?;
+        self.doubted.extend(paid.into_iter().flatten());
+        Ok(())
+    }
+
+    /// Keeps the answer to a request that was asked alone. It is on the disk when this returns.
+    pub(crate) fn keep_answer(&self, at: usize, response: &RawValue) -> Result<(), Error> {
+        let name = answer_file(self.records[at].number);
+        durable::write(&self.dir, &name, ANSWER, &AnswerFile { response })
+    }
+
+    /// Returns the answer that was kept, if one was.
+    pub(crate) fn kept_answer(&self, at: usize) -> Result<Option<Box<RawValue>>, Error> {
+        let path = self.dir.join(answer_file(self.records[at].number));
+        if !path.exists() {
+            return Ok(None);
+        }
+        let file: AnswerFile<Box<RawValue>> = durable::read(&path, ANSWER)?;
+        Ok(Some(file.response))
     }
 
     /// Notes that a request was handed over. Survives the death of the process at once, and a
@@ -215,7 +376,7 @@ impl State {
         let cut = if torn { self.log.set_len(self.log_end) } else { Ok(()) };
         cut.and_then(|()| self.log.write_all(&bytes)).map_err(durable::io("write", &path))?;
         self.log_end += bytes.len() as u64;
-        self.delivered.insert(line.id, delivered);
+        self.delivered.insert(line.id.into(), delivered);
         Ok(())
     }
 
@@ -230,6 +391,10 @@ fn intent_file(number: u64) -> String {
 
 fn status_file(number: u64) -> String {
     format!("{number:06}.status.json")
+}
+
+fn answer_file(number: u64) -> String {
+    format!("{number:06}.answer.json")
 }
 
 fn lock(dir: &Path) -> Result<File, Error> {
@@ -266,7 +431,8 @@ fn scan(dir: &Path) -> Result<Vec<u64>, Error> {
             let number: u64 = stem.strip_suffix(suffix)?.parse().ok()?;
             (number > 0 && stem == format!("{number:06}{suffix}")).then_some(number)
         };
-        let ours = match (numbered(".intent.json"), numbered(".status.json")) {
+        let status = numbered(".status.json").or_else(|| numbered(".answer.json"));
+        let ours = match (numbered(".intent.json"), status) {
             (Some(number), _) => {
                 intents.extend((!is_rest).then_some(number));
                 true
@@ -275,6 +441,7 @@ fn scan(dir: &Path) -> Result<Vec<u64>, Error> {
                 statuses.extend((!is_rest).then_some(number));
                 true
             }
+            _ if name == bodies::FILE => true,
             _ => !is_rest && (stem == LOCK_FILE || stem == DELIVERED_FILE),
         };
         if !is_file || !ours {
@@ -294,8 +461,13 @@ fn scan(dir: &Path) -> Result<Vec<u64>, Error> {
     Ok(intents)
 }
 
-/// Reads the log of deliveries, cuts a torn last line off, and opens it for more.
-fn open_log(dir: &Path) -> Result<(HashMap<String, Delivered>, File), Error> {
+/// The log of deliveries, as far as it is whole.
+struct Log {
+    delivered: HashMap<Arc<str>, Delivered>,
+    whole: u64,
+}
+
+fn read_log(dir: &Path) -> Result<Log, Error> {
     let path = dir.join(DELIVERED_FILE);
     let bytes = match fs::read(&path) {
         Ok(bytes) => bytes,
@@ -303,8 +475,7 @@ fn open_log(dir: &Path) -> Result<(HashMap<String, Delivered>, File), Error> {
         Err(error) => return Err(durable::io("read", &path)(error)),
     };
     let whole = memchr::memrchr(b'\n', &bytes).map_or(0, |end| end + 1);
-    let header = format!("{{\"format\":\"{DELIVERED}\",\"version\":{}}}\n", durable::VERSION);
-    if whole == 0 && !header.as_bytes().starts_with(&bytes) {
+    if whole == 0 && !log_header().as_bytes().starts_with(&bytes) {
         check_header(&path, &bytes, DELIVERED)?;
     }
     let mut delivered = HashMap::new();
@@ -320,13 +491,25 @@ fn open_log(dir: &Path) -> Result<(HashMap<String, Delivered>, File), Error> {
                 number + 2
             ),
         })?;
-        delivered.insert(line.id, Delivered { status: line.status, usage: line.usage });
+        let end = Delivered { status: line.status, usage: line.usage };
+        delivered.insert(line.id.into(), end);
     }
+    Ok(Log { delivered, whole: whole as u64 })
+}
+
+fn log_header() -> String {
+    format!("{{\"format\":\"{DELIVERED}\",\"version\":{}}}\n", durable::VERSION)
+}
+
+/// Reads the log of deliveries, cuts a torn last line off, and opens it for more.
+fn open_log(dir: &Path) -> Result<(HashMap<Arc<str>, Delivered>, File), Error> {
+    let path = dir.join(DELIVERED_FILE);
+    let Log { delivered, whole } = read_log(dir)?;
     let mut log =
         private().append(true).create(true).open(&path).map_err(durable::io("open", &path))?;
-    let prepared = log.set_len(whole as u64).and_then(|()| {
+    let prepared = log.set_len(whole).and_then(|()| {
         if whole == 0 {
-            log.write_all(header.as_bytes())?;
+            log.write_all(log_header().as_bytes())?;
         }
         log.sync_all()
     });

@@ -2,8 +2,7 @@
 
 use std::fmt;
 use std::mem;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Ends the waits of a run from another thread, for example one that receives signals.
 ///
@@ -20,13 +19,7 @@ use std::time::Instant;
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct Stop {
-    shared: Arc<Shared>,
-}
-
-#[derive(Debug, Default)]
-struct Shared {
-    state: Mutex<State>,
-    changed: Condvar,
+    state: Arc<Mutex<State>>,
 }
 
 #[derive(Default)]
@@ -73,7 +66,6 @@ impl Stop {
             state.stopped = true;
             mem::take(&mut state.hooks)
         };
-        self.shared.changed.notify_all();
         for (_, hook) in hooks {
             hook();
         }
@@ -82,23 +74,6 @@ impl Stop {
     /// Tells whether [`stop`](Stop::stop) was called.
     pub fn is_stopped(&self) -> bool {
         self.state().stopped
-    }
-
-    /// Waits until `until` or until stopped; tells whether it was stopped.
-    pub(crate) fn wait_until(&self, until: Instant) -> bool {
-        let mut state = self.state();
-        loop {
-            let left = until.saturating_duration_since(Instant::now());
-            if state.stopped || left.is_zero() {
-                return state.stopped;
-            }
-            state = self
-                .shared
-                .changed
-                .wait_timeout(state, left)
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
-        }
     }
 
     /// Has `hook` run when somebody stops, for waits that are in other hands.
@@ -116,6 +91,6 @@ impl Stop {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
 
-use common::{Faults, Place, Reply, Sim, ask, assert_answered, builder, open, run};
+use common::{Faults, Place, Reply, Seen, Sim, ask, assert_answered, builder, open, run};
 use llm_batch::{Error, Stop};
 
 /// Not a test by itself: what the process does that is killed.
@@ -26,7 +26,7 @@ fn child() {
 fn spawn(sim: &Sim, place: &Place) -> Child {
     Command::new(env::current_exe().unwrap())
         .args(["child", "--exact"])
-        .env("CHILD_URL", &sim.server.url)
+        .env("CHILD_URL", sim.url())
         .env("CHILD_STATE", place.state())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -66,26 +66,43 @@ impl Victim {
     }
 }
 
-#[test]
-fn a_process_killed_while_its_create_is_on_its_way_never_sends_it_again() {
+/// Lets the process be killed while its create is on its way; it is taken or not.
+fn killed_at_its_create(is_taken: bool) -> (Sim, Place) {
     let victim = Arc::new(Victim::default());
     let killer = Arc::clone(&victim);
-    let sim = Sim::start(Faults {
-        create: Some(Box::new(move |_, _| {
+    let kill = Box::new(move |nth: usize, _: &Seen| {
+        (nth == 0).then(|| {
             killer.kill();
-            Some(Reply::Drop)
-        })),
-        ..Faults::default()
+            Reply::Drop
+        })
+    });
+    let sim = Sim::start(if is_taken {
+        Faults { create: Some(kill), ..Faults::default() }
+    } else {
+        Faults { refuse: Some(kill), ..Faults::default() }
     });
     let place = Place::new();
     victim.put(spawn(&sim, &place));
     victim.wait_for_death();
-    for _ in 0..2 {
-        let (outcomes, ended) = run(&open(&sim, &place), ["a", "b", "c"].map(ask));
-        assert!(outcomes.is_empty());
-        assert!(matches!(ended, Err(Error::Ambiguous { requests: 3, .. })), "{ended:?}");
-    }
-    assert_eq!(sim.creates(), 1);
+    (sim, place)
+}
+
+#[test]
+fn a_process_killed_while_its_create_is_on_its_way_is_followed_by_one_that_finds_the_batch() {
+    let (sim, place) = killed_at_its_create(true);
+    let (outcomes, ended) = run(&open(&sim, &place), ["a", "b", "c"].map(ask));
+    assert_answered(&outcomes, &["a", "b", "c"]);
+    assert_eq!(ended.unwrap().accounting.submissions, 1);
+    assert_eq!((sim.creates(), sim.simulator.paid().len()), (1, 3));
+}
+
+#[test]
+fn a_process_killed_before_its_create_was_taken_is_followed_by_one_that_sends_it() {
+    let (sim, place) = killed_at_its_create(false);
+    let (outcomes, ended) = run(&open(&sim, &place), ["a", "b", "c"].map(ask));
+    assert_answered(&outcomes, &["a", "b", "c"]);
+    assert_eq!(ended.unwrap().accounting.submissions, 2);
+    assert_eq!((sim.creates(), sim.simulator.paid().len()), (2, 3));
 }
 
 #[test]
@@ -124,7 +141,7 @@ fn a_stop_breaks_off_a_poll_that_hangs() {
         ..Faults::default()
     });
     let place = Place::new();
-    let llm = builder(&sim.server.url, &place.state())
+    let llm = builder(sim.url(), &place.state())
         .timeout(std::time::Duration::from_hours(1))
         .stop(stop)
         .build()
@@ -132,5 +149,6 @@ fn a_stop_breaks_off_a_poll_that_hangs() {
     // Without the stop this takes a minute a poll, for an hour.
     let ended = run(&llm, [ask("a")]).1;
     assert!(matches!(ended, Err(Error::Pending { .. })), "{ended:?}");
-    assert_eq!(sim.server.seen().len(), 2);
+    // A look at the list, the create, and the poll.
+    assert_eq!(sim.seen().len(), 3);
 }

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use common::{Place, run};
 use llm_batch::{
-    Answer, Call, CallError, CreateError, Created, Entry, Error, Kind, Limits, LlmBatch, Progress,
-    Provider, Request, RequestError, Run, Sink, Status,
+    Answer, Call, CallError, Collected, CreateError, Created, Draft, Error, Found, Kind, Limits,
+    LlmBatch, Lost, Progress, Provider, Request, RequestError, Run, Sink, Status,
 };
 use proptest::prelude::*;
 use serde_json::value::{RawValue, to_raw_value};
@@ -20,7 +20,11 @@ use serde_json::value::{RawValue, to_raw_value};
 enum OnCreate {
     Take,
     TakeAndLoseTheAnswer,
+    /// Nothing is taken, and nobody is told.
+    Vanish,
     NotSent,
+    Busy,
+    TooLarge,
     Refuse,
 }
 
@@ -51,8 +55,8 @@ struct Scripted {
 struct Seen {
     /// Batch id to the custom ids and prompts it was created with.
     batches: BTreeMap<String, Vec<(String, String)>>,
-    /// How often each request was in a create.
-    sent: HashMap<String, usize>,
+    /// How often each request was in a batch that was taken.
+    paid: HashMap<String, usize>,
     creates: usize,
     polls: usize,
     reads: usize,
@@ -77,20 +81,28 @@ impl Provider for Scripted {
         Ok(to_raw_value(&request.id).expect("a string is JSON"))
     }
 
-    fn create(&self, entries: &[Entry<'_>], _: &Call<'_>) -> Result<Created, CreateError> {
+    fn create(&self, draft: &Draft<'_>, _: &str, _: &Call<'_>) -> Result<Created, CreateError> {
         let mut seen = self.seen.lock().expect("no panic before");
         let what = self.creates[seen.creates % self.creates.len()];
         seen.creates += 1;
-        for entry in entries {
-            *seen.sent.entry(entry.request.id.clone()).or_default() += 1;
-        }
         let batch_id = format!("batch-{}", seen.creates);
-        let taken = entries.iter().map(|e| (e.custom_id.to_owned(), e.request.id.clone()));
+        let taken: Vec<(String, String)> =
+            draft.entries().map(|e| (e.custom_id.clone(), e.id.to_owned())).collect();
         match what {
             OnCreate::Take | OnCreate::TakeAndLoseTheAnswer => {
-                seen.batches.insert(batch_id.clone(), taken.collect());
+                for (_, id) in &taken {
+                    *seen.paid.entry(id.clone()).or_default() += 1;
+                }
+                seen.batches.insert(batch_id.clone(), taken);
             }
+            OnCreate::Vanish => {}
             OnCreate::NotSent => return Err(CreateError::NotSent { reason: "no".to_owned() }),
+            OnCreate::Busy => {
+                return Err(CreateError::Busy { message: "no".to_owned(), retry_after: None });
+            }
+            OnCreate::TooLarge => {
+                return Err(CreateError::TooLarge { message: "no".to_owned() });
+            }
             OnCreate::Refuse => {
                 return Err(CreateError::Refused {
                     status: 400,
@@ -104,6 +116,15 @@ impl Provider for Scripted {
             OnCreate::Take => Ok(Created { batch_id, progress: Progress::Running }),
             _ => Err(CreateError::Ambiguous { reason: "lost".to_owned() }),
         }
+    }
+
+    fn find(&self, lost: &Lost<'_>, _: &Call<'_>) -> Result<Found, CallError> {
+        let seen = self.seen.lock().expect("no panic before");
+        let is_it = |batch: &Vec<(String, String)>| batch[0].0.starts_with(lost.nonce);
+        let found = seen.batches.iter().find(|(_, batch)| is_it(batch));
+        Ok(found.map_or(Found::Absent, |(batch_id, _)| {
+            Found::Batch(Created { batch_id: batch_id.clone(), progress: Progress::Running })
+        }))
     }
 
     fn poll(&self, _: &str, _: &Call<'_>) -> Result<Progress, CallError> {
@@ -120,10 +141,10 @@ impl Provider for Scripted {
     fn results(
         &self,
         batch_id: &str,
-        _: &[Entry<'_>],
+        _: &Draft<'_>,
         _: &Call<'_>,
         sink: &mut Sink<'_>,
-    ) -> Result<u64, CallError> {
+    ) -> Result<Collected, CallError> {
         let (mut lines, script) = {
             let mut seen = self.seen.lock().expect("no panic before");
             seen.reads += 1;
@@ -158,7 +179,7 @@ impl Provider for Scripted {
                 break;
             }
         }
-        Ok(0)
+        Ok(Collected::default())
     }
 }
 
@@ -166,7 +187,10 @@ fn on_create() -> impl Strategy<Value = OnCreate> {
     prop_oneof![
         5 => Just(OnCreate::Take),
         1 => Just(OnCreate::TakeAndLoseTheAnswer),
+        1 => Just(OnCreate::Vanish),
         1 => Just(OnCreate::NotSent),
+        1 => Just(OnCreate::Busy),
+        1 => Just(OnCreate::TooLarge),
         1 => Just(OnCreate::Refuse),
     ]
 }
@@ -198,7 +222,7 @@ proptest! {
     #![proptest_config(common::cases(24))]
 
     #[test]
-    fn no_request_is_sent_twice_or_answered_twice_or_with_anothers_answer(
+    fn no_request_is_paid_twice_or_answered_twice_or_with_anothers_answer(
         kinds in proptest::collection::vec(any::<u8>(), 1..14),
         creates in proptest::collection::vec(on_create(), 1..5),
         results in proptest::collection::vec(on_results(), 1..5),
@@ -215,6 +239,8 @@ proptest! {
             let llm = LlmBatch::builder(Arc::<Scripted>::clone(&provider))
                 .state(place.state())
                 .poll_interval(Duration::ZERO)
+                .list_lag(Duration::ZERO)
+                .timeout(Duration::from_secs(2))
                 .build()
                 .expect("the folder is ours");
             let (outcomes, ended) = run(&llm, requests(&kinds[..asked]));
@@ -240,7 +266,8 @@ proptest! {
                     status.is_final());
             }
             let seen = provider.seen.lock().expect("no panic before");
-            prop_assert!(seen.sent.values().all(|times| *times == 1), "{:?}", seen.sent);
+            prop_assert!(seen.paid.values().all(|times| *times == 1), "{:?}", seen.paid);
+            prop_assert_eq!(counts.possibly_paid_twice, 0);
         }
     }
 }

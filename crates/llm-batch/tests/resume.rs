@@ -37,8 +37,7 @@ fn a_run_that_timed_out_goes_on_without_a_create() {
         ..Faults::default()
     });
     let place = Place::new();
-    let hasty =
-        builder(&sim.server.url, &place.state()).timeout(Duration::from_secs(3)).build().unwrap();
+    let hasty = builder(sim.url(), &place.state()).timeout(Duration::from_secs(3)).build().unwrap();
     let (outcomes, ended) = run(&hasty, ["a", "b"].map(ask));
     assert!(outcomes.is_empty());
     let Err(Error::Pending { reason: PendingReason::TimedOut, run: came_to, .. }) = ended else {
@@ -69,7 +68,7 @@ fn a_stopped_run_ends_and_goes_on_later() {
         ..Faults::default()
     });
     let place = Place::new();
-    let llm = builder(&sim.server.url, &place.state()).stop(stop).build().unwrap();
+    let llm = builder(sim.url(), &place.state()).stop(stop).build().unwrap();
     let (outcomes, ended) = run(&llm, [ask("a")]);
     assert!(outcomes.is_empty());
     let Err(Error::Pending { reason: PendingReason::Stopped, .. }) = ended else {
@@ -96,7 +95,7 @@ fn what_was_handed_over_is_not_handed_over_again() {
     });
     let place = Place::new();
     let stop = Stop::new();
-    let llm = builder(&sim.server.url, &place.state()).stop(stop.clone()).build().unwrap();
+    let llm = builder(sim.url(), &place.state()).stop(stop.clone()).build().unwrap();
     let mut outcomes = Vec::new();
     let ended = llm.run(["a", "b", "c"].map(ask), |id, outcome| {
         stop.stop();
@@ -113,12 +112,12 @@ fn what_was_handed_over_is_not_handed_over_again() {
     assert_eq!((counts.succeeded, counts.input_tokens, counts.submissions), (3, 9, 1));
 
     // And once more: nothing is left to fetch, so nothing is fetched.
-    let calls = sim.server.seen().len();
+    let calls = sim.seen().len();
     let (outcomes, ended) = run(&open(&sim, &place), ["a", "b", "c"].map(ask));
     assert!(outcomes.is_empty());
     let counts = ended.unwrap().accounting;
     assert_eq!((counts.succeeded, counts.http_calls, counts.output_tokens), (3, 0, 15));
-    assert_eq!(sim.server.seen().len(), calls);
+    assert_eq!(sim.seen().len(), calls);
 }
 
 #[test]
@@ -129,7 +128,7 @@ fn what_the_caller_holds_decides_where_it_says_so() {
     // The caller lost `b` and `c`, whatever the record says.
     let usage = Some(Usage { input_tokens: 3, output_tokens: 5 });
     let held = Delivered { status: Status::Succeeded, usage };
-    let llm = builder(&sim.server.url, &place.state())
+    let llm = builder(sim.url(), &place.state())
         .held(HashMap::from([("a".to_owned(), held)]))
         .build()
         .unwrap();
@@ -155,7 +154,7 @@ fn a_known_id_with_another_content_is_refused_and_nothing_is_sent() {
     let sim = Sim::start(Faults::default());
     let place = Place::new();
     run(&open(&sim, &place), [ask("a")]).1.unwrap();
-    let calls = sim.server.seen().len();
+    let calls = sim.seen().len();
     let other: [Request; 5] = [
         Request::prompt("a", "model-a", "another question"),
         Request::prompt("a", "model-b", "question a"),
@@ -170,7 +169,7 @@ fn a_known_id_with_another_content_is_refused_and_nothing_is_sent() {
     }
     let elsewhere = builder("http://127.0.0.1:9", &place.state()).build().unwrap();
     assert!(matches!(run(&elsewhere, [ask("a")]).1, Err(Error::Conflict { .. })));
-    assert_eq!(sim.server.seen().len(), calls);
+    assert_eq!(sim.seen().len(), calls);
 }
 
 #[test]
@@ -207,7 +206,8 @@ fn passing_errors_of_polls_and_downloads_never_end_the_wait() {
     assert_answered(&outcomes, &["a", "b"]);
     assert_eq!(order.lock().unwrap().len(), 11);
     let run = ended.unwrap();
-    assert_eq!(run.accounting.http_calls, 1 + 11 + 3);
+    // A look at the list, the create, the polls and the downloads.
+    assert_eq!(run.accounting.http_calls, 1 + 1 + 11 + 3);
     assert_eq!(run.accounting.submissions, 1);
 }
 

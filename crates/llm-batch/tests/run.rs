@@ -22,9 +22,9 @@ fn three_requests_of_one_kind_and_model_are_one_create() {
     assert_eq!((counts.requests, counts.succeeded, counts.failed, counts.pending), (3, 3, 0, 0));
     assert_eq!((counts.batches, counts.submissions, counts.calls_saved), (1, 1, 2));
     assert_eq!((counts.input_tokens, counts.output_tokens, counts.cost), (9, 15, None));
-    // One create, one poll, one download.
-    assert_eq!(counts.http_calls, 3);
-    assert_eq!(sim.server.seen().len(), 3);
+    // One look at the list before the create, one create, one poll, one download.
+    assert_eq!(counts.http_calls, 4);
+    assert_eq!(sim.seen().len(), 4);
 }
 
 #[test]
@@ -207,8 +207,7 @@ fn errored_expired_and_cancelled_results_say_so_in_either_shape() {
 fn groups_are_cut_at_the_providers_limits_and_an_oversize_request_fails_alone() {
     let sim = Sim::start(Faults::default());
     let place = Place::new();
-    let provider =
-        Anthropic::builder(KEY).base_url(&sim.server.url).limits(4, 700).build().unwrap();
+    let provider = Anthropic::builder(KEY).base_url(sim.url()).limits(4, 700).build().unwrap();
     let llm = LlmBatch::builder(Arc::new(provider))
         .state(place.state())
         .poll_interval(Duration::from_millis(1))
@@ -223,7 +222,7 @@ fn groups_are_cut_at_the_providers_limits_and_an_oversize_request_fails_alone() 
     assert_answered(&outcomes[1..], &ids);
     let counts = ended.unwrap().accounting;
     assert_eq!((counts.succeeded, counts.failed, counts.submissions), (9, 1, 3));
-    let posts = sim.server.seen().into_iter().filter(|seen| seen.method == "POST");
+    let posts = sim.seen().into_iter().filter(|seen| seen.method == "POST");
     for post in posts {
         assert!(post.body.len() <= 700);
         assert_eq!(post.header("content-length"), Some(post.body.len().to_string().as_str()));
@@ -240,8 +239,8 @@ fn a_raw_body_goes_out_byte_for_byte() {
         run(&open(&sim, &place), [Request::new("a", "model-a", Body::raw(raw).unwrap())]);
     ended.unwrap();
     assert_answered(&outcomes, &["a"]);
-    let post = &sim.server.seen()[0];
-    let body = String::from_utf8(post.body.clone()).unwrap();
+    let post = sim.seen().into_iter().find(|seen| seen.method == "POST").unwrap();
+    let body = String::from_utf8(post.body).unwrap();
     assert!(body.contains(&format!("\"params\":{raw}}}")), "{body}");
 }
 
@@ -303,7 +302,7 @@ fn repeated_and_empty_ids_are_refused_before_anything_is_sent() {
     assert!(matches!(run(&llm, ["a", "b", "a"].map(ask)).1,
         Err(Error::DuplicateId { id }) if id == "a"));
     assert!(matches!(run(&llm, [ask("a"), ask("")]).1, Err(Error::EmptyId)));
-    assert!(sim.server.seen().is_empty());
+    assert!(sim.seen().is_empty());
     let (outcomes, ended) = run(&llm, []);
     assert!(outcomes.is_empty());
     assert_eq!(ended.unwrap().accounting.requests, 0);
@@ -319,8 +318,7 @@ fn an_overlong_line_is_skipped_and_the_others_arrive() {
         ..Faults::default()
     });
     let place = Place::new();
-    let provider =
-        Anthropic::builder(KEY).base_url(&sim.server.url).max_line(1000).build().unwrap();
+    let provider = Anthropic::builder(KEY).base_url(sim.url()).max_line(1000).build().unwrap();
     let llm = LlmBatch::builder(Arc::new(provider))
         .state(place.state())
         .poll_interval(Duration::from_millis(1))

@@ -15,7 +15,7 @@ use llm_batch::{BatchError, Close, Error, Kind, LlmBatch, Request, RequestError}
 const NEVER: Duration = Duration::from_hours(1);
 
 fn lingering(sim: &Sim, place: &Place) -> LlmBatch {
-    builder(&sim.server.url, &place.state()).linger(NEVER).build().unwrap()
+    builder(sim.url(), &place.state()).linger(NEVER).build().unwrap()
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn requests_wait_for_company() {
 #[test]
 fn a_full_batch_leaves_at_once() {
     let (sim, place) = (Sim::start(Faults::default()), Place::new());
-    let llm = builder(&sim.server.url, &place.state()).linger(NEVER).max_items(5).build().unwrap();
+    let llm = builder(sim.url(), &place.state()).linger(NEVER).max_items(5).build().unwrap();
     let tickets: Vec<_> = (0..10).map(|at| llm.submit(ask(&at.to_string())).unwrap()).collect();
     for (at, ticket) in tickets.into_iter().enumerate() {
         let answer = ticket.wait().unwrap();
@@ -107,7 +107,7 @@ fn results_out_of_order_reach_the_thread_that_asked() {
         ..Faults::default()
     });
     let place = Place::new();
-    let llm = builder(&sim.server.url, &place.state()).linger(Duration::ZERO).build().unwrap();
+    let llm = builder(sim.url(), &place.state()).linger(Duration::ZERO).build().unwrap();
     thread::scope(|scope| {
         for thread in 0..8 {
             let llm = &llm;
@@ -212,7 +212,7 @@ fn an_id_with_another_content_fails_alone() {
 fn a_request_that_was_sent_before_gets_its_answer_without_a_second_create() {
     let (sim, place) = (Sim::start(Faults::default()), Place::new());
     for _ in 0..3 {
-        let llm = builder(&sim.server.url, &place.state()).linger(Duration::ZERO).build().unwrap();
+        let llm = builder(sim.url(), &place.state()).linger(Duration::ZERO).build().unwrap();
         let answer = llm.submit(ask("a")).unwrap().wait().unwrap();
         assert_eq!(answer.text.unwrap(), "answer to question a");
     }
@@ -223,7 +223,7 @@ fn a_request_that_was_sent_before_gets_its_answer_without_a_second_create() {
 fn a_ticket_whose_wait_ended_says_that_it_is_pending() {
     let sim = Sim::start(Faults { running: usize::MAX, ..Faults::default() });
     let place = Place::new();
-    let llm = builder(&sim.server.url, &place.state())
+    let llm = builder(sim.url(), &place.state())
         .linger(Duration::ZERO)
         .timeout(Duration::from_secs(3))
         .poll_interval(Duration::from_millis(50))
@@ -307,17 +307,17 @@ fn tokens_are_added_up() {
 fn one_folder_serves_one_batcher_at_a_time() {
     let (sim, place) = (Sim::start(Faults::default()), Place::new());
     let llm = open(&sim, &place);
-    let second = builder(&sim.server.url, &place.state()).build();
+    let second = builder(sim.url(), &place.state()).build();
     assert!(matches!(second, Err(Error::StateBusy { .. })), "{second:?}");
     drop(llm);
-    builder(&sim.server.url, &place.state()).build().unwrap();
+    builder(sim.url(), &place.state()).build().unwrap();
 }
 
 #[test]
 fn a_dropped_batcher_lets_go_of_its_folder_when_its_tickets_are_done() {
     let (sim, place) = (Sim::start(Faults::default()), Place::new());
     for at in 0..20 {
-        let llm = builder(&sim.server.url, &place.state()).linger(Duration::ZERO).build().unwrap();
+        let llm = builder(sim.url(), &place.state()).linger(Duration::ZERO).build().unwrap();
         llm.submit(ask(&at.to_string())).unwrap().wait().unwrap();
     }
     assert_eq!(sim.creates(), 20);

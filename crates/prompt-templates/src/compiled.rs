@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::dialect::Dialect;
@@ -11,7 +11,8 @@ use crate::generate::{self, Generated};
 use crate::lex::{self, Fault};
 use crate::parse::{self, Include, Parsed, Scope, Use};
 use crate::roles::Section;
-use crate::{Error, ErrorKind};
+use crate::straight::{self, Part};
+use crate::{Digest, Error, ErrorKind};
 
 /// Bytes of a template's name.
 const MAX_NAME: usize = 200;
@@ -21,6 +22,7 @@ pub(crate) struct Compiled {
     pub(crate) name: Arc<str>,
     pub(crate) path: Option<PathBuf>,
     pub(crate) text: Arc<str>,
+    digest: OnceLock<Digest>,
     pub(crate) dialect: Arc<Dialect>,
     pub(crate) front_matter: FrontMatter,
     pub(crate) segments: Vec<Segment>,
@@ -40,6 +42,8 @@ pub(crate) struct Segment {
     pub(crate) template: upon::Template<'static>,
     /// What the segment says if it has no tags; it is then not rendered at all.
     pub(crate) constant: Option<Arc<str>>,
+    /// What it says otherwise, if it has nothing but text and paths.
+    pub(crate) straight: Option<Vec<Part>>,
     pub(crate) generated: Generated,
 }
 
@@ -65,14 +69,16 @@ impl Compiled {
                 locate(Fault::syntax(offset, reason))
             })?;
             let constant = generate::constant(text, &segment.chunks).map(Arc::from);
+            let straight = straight::parts(text, &segment.chunks);
             let parse::Segment { section, offset, .. } = segment;
-            Ok(Segment { section, offset, template, constant, generated })
+            Ok(Segment { section, offset, template, constant, straight, generated })
         });
         let compiled = Self {
             segments: segments.collect::<Result<_, Error>>()?,
             name: name.into(),
             path: path.map(Path::to_owned),
             text: text.into(),
+            digest: OnceLock::new(),
             dialect: Arc::clone(dialect),
             front_matter,
             uses: facts.uses,
@@ -83,6 +89,11 @@ impl Compiled {
         };
         compiled.check_declared()?;
         Ok(compiled)
+    }
+
+    /// Returns the digest of the text alone; hashed in one piece, which is several times faster.
+    pub(crate) fn digest(&self) -> Digest {
+        *self.digest.get_or_init(|| Digest::of_text(&self.text))
     }
 
     /// Takes the text apart again, for questions that are asked rarely. Costs about half a compile.

@@ -69,6 +69,10 @@ impl Hasher {
         self.0.update(field.as_bytes());
     }
 
+    pub(crate) fn digest(&mut self, digest: Digest) {
+        self.0.update(&digest.0);
+    }
+
     pub(crate) fn end(self) -> Digest {
         Digest(*self.0.finalize().as_bytes())
     }

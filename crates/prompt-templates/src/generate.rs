@@ -71,23 +71,28 @@ impl Generated {
     /// Copies text in which nothing may be taken for a delimiter.
     fn copy_text(&mut self, text: &str, span: Span) {
         let bytes = text.as_bytes();
-        let (mut from, mut at) = (span.start, span.start);
-        while at < span.end {
-            let length = match &bytes[at..span.end] {
-                [b'{', b'{' | b'%' | b'#', ..] | [b'}' | b'%' | b'#', b'}', ..] => 2,
+        let mut from = span.start;
+        let mut at = span.start;
+        while let Some(index) = memchr::memchr2(b'{', b'}', &bytes[at..span.end]) {
+            let brace = at + index;
+            let (start, length) = match &bytes[brace..span.end] {
+                [b'{', b'{' | b'%' | b'#', ..] | [b'}', b'}', ..] => (brace, 2),
                 // A brace in front of a tag, the template's or one written here, would join it.
-                [b'{', b'}', b'}', ..] => 3,
-                [b'{'] => 1,
+                [b'{', b'}', b'}', ..] => (brace, 3),
+                [b'{'] => (brace, 1),
+                [b'}', ..] if brace > from && matches!(bytes[brace - 1], b'%' | b'#') => {
+                    (brace - 1, 2)
+                }
                 _ => {
-                    at += 1;
+                    at = brace + 1;
                     continue;
                 }
             };
-            self.copy(text, from..at);
+            self.copy(text, from..start);
             self.source.push_str("{{ \"");
-            self.source.push_str(&text[at..at + length]);
+            self.source.push_str(&text[start..start + length]);
             self.source.push_str("\" }}");
-            at += length;
+            at = start + length;
             from = at;
         }
         self.copy(text, from..span.end);
@@ -113,6 +118,10 @@ pub(crate) fn generate(text: &str, chunks: &[Chunk], insertions: &[(usize, Strin
 
 /// Returns what a segment without tags always says.
 pub(crate) fn constant(text: &str, chunks: &[Chunk]) -> Option<String> {
+    let is_tag = |chunk: &Chunk| matches!(chunk, Chunk::Expression(_) | Chunk::Block(_));
+    if chunks.iter().any(is_tag) {
+        return None;
+    }
     let mut whole = String::new();
     for chunk in chunks {
         match chunk {

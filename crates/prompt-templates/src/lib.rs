@@ -29,14 +29,21 @@
 //!   `{% include "name" %}`, `{# comment #}`; `{{-` and `-}}` take the white space beside a tag away.
 //!   In a loop there are `loop.index` (from 0), `loop.first` and `loop.last`.
 //! * **Text** without `{{`, `{%` and `{#` needs no escaping, JSON and its closing braces included.
-//!   `{% raw %}..{% endraw %}` keeps everything.
+//!   `{% raw %}..{% endraw %}` keeps everything. A template can have delimiters of its own:
+//!   `delimiters: ["<<", ">>", "<%", "%>", "<#", "#>"]`, of expressions, blocks and comments.
 //! * **Strict**: a variable that is not in the data is an error, also in `if`, and so is printing one that
 //!   is null. One that may be absent or null is written `?.name`. A template that lists `variables` in its front matter may use no others, which
 //!   is checked when it is compiled. Unknown functions and includes never compile.
 //! * **Messages**: a line `[[system]]`, `[[user]]`, `[[assistant]]` of the source begins a message;
 //!   `[[history]]` is replaced by the messages of the variable `history`. Values are never looked at, so
 //!   none of them can begin a message.
-//! * **Front matter**: `key: value` lines between two `---` lines at the head of a text.
+//! * **Front matter**: `key: value` lines, or one JSON object, between two `---` lines at the head of a
+//!   text. These keys mean something: `variables`, `delimiters`, `tidy_blocks: true` (a block tag alone on
+//!   its line takes the line away), `volatile` (for [`Prompt::warnings`]) and `drop_first` (for
+//!   [`Prompt::fit`]).
+//! * **Identity**: [`Prompt::digest`] is that of a text and all it includes; [`Prompt::stable_prefix`] is
+//!   what every render begins with, for the cache of a provider.
+//! * **Coming from Go**: [`migrate`] rewrites `text/template`, and lists what is left to do.
 //!
 //! | call | or | gives |
 //! |---|---|---|
@@ -49,24 +56,36 @@
 //! | `join(list, ", ")` | `list \| join: ", "` | the items as one text |
 //! | `indent(x, 2)` | `x \| indent: 2` | spaces before all lines but the first, 4 if left out |
 //! | `quote(x)` | `x \| quote` | a Markdown quotation |
+//! | `truncate_tokens(x, 500)` | `x \| truncate_tokens: 500` | whole lines up to an estimate, and how many are gone |
 //! | `fence(x, "rust")` | `x \| fence: "rust"` | a code fence that nothing in the text can close |
 //! | `xml(x, "doc")` | `x \| xml: "doc"` | the text between tags that nothing in it can close |
 //!
+//! More functions are added with [`Builder::function`].
+//!
 //! # Limits
 //!
-//! * Nothing is escaped for HTML, and no function reaches the file system, the clock or the network.
-//! * There are no arithmetic, no macros and no inheritance. Functions cannot be added.
-//! * Integers have 64 bits with sign; `1.0` prints as `1`. Keys of maps are text.
-//! * The length of what is rendered is not bounded; data decides how often a loop runs.
+//! * Nothing is escaped for HTML, and no function of this crate reaches the file system, the clock or the
+//!   network.
+//! * There are no arithmetic, no macros and no inheritance.
+//! * Keys of maps are text. Floats are those of 64 bits; integers have up to 128.
+//! * What is rendered has at most 64 MiB, or what [`Builder::max_output_bytes`] says; functions can take
+//!   more than that while they run.
 //! * Blocks nest up to 100 deep, each `else if` counted as one; an expression has up to 64 filters.
+//! * Tokens are estimated, not counted; see [`estimate_tokens`].
 //! * A fence keeps a text apart; it does not keep a model from following what the text says.
 //!
 //! # Performance
 //!
 //! Templates are compiled by [`upon`](https://docs.rs/upon), once for each text. A lookup is one load of
 //! a shared pointer and a search in a map; a [`Prompt`] that is kept needs neither. Renders take no lock
-//! and count in shards. A text without tags is copied, not rendered. A change copies the map of names,
-//! once for all changes that come at the same time.
+//! and count in shards. A text without tags is shared or copied, one of text and plain paths is written
+//! without an interpreter. A change copies the map of names, once for all changes that come at the same
+//! time. Figures beside `upon`, minijinja and handlebars are in `docs/perf.md` of the repository.
+//!
+//! # Features
+//!
+//! * `watch`: the system tells [`Prompts::watch`] of changes; without it, files are asked for their time
+//!   and length.
 
 #![forbid(unsafe_code)]
 
@@ -103,6 +122,7 @@ mod front_matter;
 mod generate;
 mod lex;
 mod parse;
+mod straight;
 mod tidy;
 
 mod functions;

@@ -67,10 +67,10 @@ impl Linked {
     pub(crate) fn digest(&self) -> Digest {
         *self.digest.get_or_init(|| {
             let mut hasher = Hasher::new("template");
-            hasher.field(&self.root.text);
+            hasher.digest(self.root.digest());
             for partial in self.partials() {
                 hasher.field(&partial.name);
-                hasher.field(&partial.text);
+                hasher.digest(partial.digest());
             }
             hasher.end()
         })

@@ -1,8 +1,10 @@
 //! Templates from a folder.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -29,9 +31,10 @@ pub(crate) struct Read {
 }
 
 /// The template files under a folder, without what they say.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Listing {
-    pub(crate) files: BTreeMap<PathBuf, File>,
+    /// By path; as text, which is compared many times faster than its parts.
+    files: BTreeMap<OsString, File>,
     /// Why the folder cannot be listed.
     error: Option<Error>,
 }
@@ -84,10 +87,12 @@ pub(crate) fn read(
     dialect: &Arc<Dialect>,
     known: impl Fn(&str, &Path) -> Option<Known>,
 ) -> Read {
+    let prefix = dir.to_str();
     let mut read = Read { errors: listing.error.iter().cloned().collect(), ..Read::default() };
     let root = dir.canonicalize().ok();
     for (path, file) in &listing.files {
-        let name = match name(dir, path) {
+        let path = Path::new(path);
+        let name = match name(dir, prefix, path) {
             Ok(name) => name,
             Err(error) => {
                 read.errors.push(error);
@@ -114,7 +119,7 @@ pub(crate) fn read(
             Ok(compiled) => read.templates.push(compiled),
             Err(error) => {
                 read.errors.push(error);
-                read.failed.push(name);
+                read.failed.push(name.into_owned());
             }
         }
     }
@@ -128,7 +133,7 @@ pub(crate) fn list(dir: &Path) -> Listing {
     listing
 }
 
-fn find(dir: &Path, files: &mut BTreeMap<PathBuf, File>) -> Result<(), Error> {
+fn find(dir: &Path, files: &mut BTreeMap<OsString, File>) -> Result<(), Error> {
     let mut dirs = vec![dir.to_owned()];
     while let Some(dir) = dirs.pop() {
         let fail = |error: &std::io::Error| {
@@ -148,7 +153,7 @@ fn find(dir: &Path, files: &mut BTreeMap<PathBuf, File>) -> Result<(), Error> {
                 let (path, is_link) = (entry.path(), kind.is_symlink());
                 let data = if is_link { fs::metadata(&path) } else { entry.metadata() };
                 let stamp = data.ok().as_ref().map(stamp);
-                files.insert(path, File { is_link, stamp });
+                files.insert(path.into_os_string(), File { is_link, stamp });
             }
         }
     }
@@ -169,6 +174,7 @@ fn stamp(data: &fs::Metadata) -> Stamp {
 impl Listing {
     /// Returns whether a file is here as it is in another listing.
     pub(crate) fn agrees(&self, other: &Self, path: &Path) -> bool {
+        let path = path.as_os_str();
         let here = self.files.get(path).filter(|file| file.stamp.is_some());
         here.is_some() && here == other.files.get(path)
     }
@@ -180,11 +186,20 @@ impl Listing {
 }
 
 /// Returns the name that a file gives its template.
-fn name(dir: &Path, path: &Path) -> Result<String, Error> {
-    let parts = path.strip_prefix(dir).unwrap_or(path).iter().map(|part| part.to_str());
-    let name = parts.collect::<Option<Vec<_>>>().map(|parts| parts.join("/"));
-    let name = name.as_deref().and_then(|name| name.strip_suffix(SUFFIX)).map(str::to_owned);
-    name.ok_or_else(|| Error::new(ErrorKind::Name, "the file name is not UTF-8").path(Some(path)))
+fn name<'p>(dir: &Path, prefix: Option<&str>, path: &'p Path) -> Result<Cow<'p, str>, Error> {
+    let name = match (path.to_str(), prefix) {
+        (Some(path), Some(prefix)) => {
+            path.strip_prefix(prefix).map(|name| name.trim_start_matches(std::path::is_separator))
+        }
+        _ => path.strip_prefix(dir).unwrap_or(path).to_str(),
+    };
+    let name = name.and_then(|name| name.strip_suffix(SUFFIX)).ok_or_else(|| {
+        Error::new(ErrorKind::Name, "the file name is not UTF-8").path(Some(path))
+    })?;
+    Ok(match std::path::MAIN_SEPARATOR {
+        '/' => Cow::Borrowed(name),
+        separator => Cow::Owned(name.replace(separator, "/")),
+    })
 }
 
 /// Reads a file; if it is a link, what it leads to has to be under `root`.

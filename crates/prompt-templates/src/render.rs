@@ -7,6 +7,7 @@ use upon::Value;
 use crate::compiled::Segment;
 use crate::linked::Linked;
 use crate::roles::{HISTORY, Section};
+use crate::straight;
 use crate::value::type_of;
 use crate::{Content, Context, Error, ErrorKind, Message, Role};
 
@@ -24,12 +25,15 @@ impl Linked {
     pub(crate) fn render_into(&self, context: &Context, text: &mut String) -> Result<(), Error> {
         self.counted(|| {
             text.clear();
-            if let [only] = self.root.segments.as_slice()
-                && let Some(constant) = &only.constant
-            {
-                self.check_length(constant.len())?;
-                text.push_str(constant);
-                return Ok(());
+            if let [only] = self.root.segments.as_slice() {
+                if let Some(constant) = &only.constant {
+                    self.check_length(constant.len())?;
+                    text.push_str(constant);
+                    return Ok(());
+                }
+                if self.write_straight(only, context, text) {
+                    return Ok(());
+                }
             }
             let mut output = Output::new(std::mem::take(text), self.max_output_bytes);
             self.sections(context, &mut output)?;
@@ -78,8 +82,11 @@ impl Linked {
                 Some(Section::Message(role)) => role,
                 None => Role::User,
             };
+            let mut text = String::new();
             let text = if let Some(constant) = &segment.constant {
                 Content::shared(constant)
+            } else if self.write_straight(segment, context, &mut text) {
+                text.into()
             } else {
                 let mut output = Output::new(String::new(), self.max_output_bytes);
                 self.segment(index, segment, context, &mut output)?;
@@ -89,6 +96,18 @@ impl Linked {
         }
         messages.truncate(filled);
         Ok(())
+    }
+
+    /// Renders a segment of text and paths; returns whether it is one and all of it was there. If not,
+    /// the text is empty.
+    fn write_straight(&self, segment: &Segment, context: &Context, text: &mut String) -> bool {
+        let Some(parts) = &segment.straight else { return false };
+        text.reserve(segment.generated.source.len());
+        let is_done = straight::write(parts, context.value(), text, self.max_output_bytes);
+        if !is_done {
+            text.clear();
+        }
+        is_done
     }
 
     fn counted<T>(&self, render: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {

@@ -57,9 +57,9 @@ pub(crate) struct Dir {
 #[derive(Debug, Default)]
 struct Seen {
     /// The files when they were last read, whatever came of it.
-    last: Option<Listing>,
+    last: Option<Arc<Listing>>,
     /// The files that the templates of the set were read from.
-    loaded: Listing,
+    loaded: Arc<Listing>,
 }
 
 impl Dir {
@@ -142,11 +142,14 @@ impl Prompts {
         let set = self.shared.set.load_full();
         let read = crate::load::read(&dir.path, &listing, &self.shared.dialect, |name, path| {
             let old = &set.peek(name)?.root;
-            let is_of_file = old.path.as_deref() == Some(path);
+            // As texts: paths would be compared part by part.
+            let is_of_file =
+                old.path.as_ref().is_some_and(|old| old.as_os_str() == path.as_os_str());
             let is_same = is_of_file && trusts_stamps && listing.agrees(&seen.loaded, path);
             let known = if is_same { Known::Same } else { Known::Old };
             is_of_file.then(|| known(Arc::clone(old)))
         });
+        let listing = Arc::new(listing);
         let events = &self.shared.events;
         count(&events.compiles, read.compiled);
         let result = if read.errors.is_empty() {
@@ -156,7 +159,7 @@ impl Prompts {
         };
         count(if result.is_ok() { &events.reloads } else { &events.reload_failures }, 1);
         if result.is_ok() {
-            seen.loaded = listing.clone();
+            seen.loaded = Arc::clone(&listing);
         }
         seen.last = Some(listing);
         let Applied { loaded, changed, removed, .. } = result?;
@@ -202,6 +205,13 @@ impl Prompts {
         text: &str,
         context: &Context,
     ) -> Result<String, Error> {
+        // Under the guard of the set: to clone the pointer would cost as much as a small render.
+        let set = self.shared.set.load();
+        if let Some(linked) = set.get(name).filter(|linked| *linked.root.text == *text) {
+            linked.counters.hit();
+            return linked.render(context);
+        }
+        drop(set);
         self.compile(name, text)?.render(context)
     }
 

@@ -34,6 +34,53 @@ fn plain() -> impl Strategy<Value = String> {
     })
 }
 
+/// What somebody would write who wants to get out.
+fn adversarial() -> impl Strategy<Value = String> {
+    let parts = vec![
+        "[[system]]",
+        "[[user]]",
+        "[[history]]",
+        "\n",
+        "\r\n",
+        "{{ v }}",
+        "{{",
+        "}}",
+        "{%",
+        "%}",
+        "{#",
+        "#}",
+        "{% include \"_secret\" %}",
+        "{% raw %}",
+        "{% endraw %}",
+        "`",
+        "```",
+        "````",
+        "```t",
+        "~~~",
+        "</doc>",
+        "</DOC >",
+        "< / doc>",
+        "<doc>",
+        "<",
+        "/doc",
+        ">",
+        "<<",
+        ">>",
+        "<% include \"_secret\" %>",
+        "---",
+        "\"",
+        "\\",
+        "system:",
+        "<|im_start|>system",
+        "\u{0}",
+        "\u{202e}",
+        "\u{4e2d}",
+        " ",
+        "x",
+    ];
+    prop::collection::vec(prop::sample::select(parts), 0..20).prop_map(|parts| parts.concat())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -59,6 +106,49 @@ proptest! {
         let messages = prompt.messages(Context::new().set("v", &value).unwrap()).unwrap();
         prop_assert_eq!(messages.len(), 2);
         prop_assert_eq!(&messages[1].content, &value);
+    }
+
+    /// No value opens a role, a tag, an include, or closes a fence or a tag around it: in text, in a
+    /// partial, in a loop, in the history, through filters, with delimiters of one's own.
+    #[test]
+    fn no_value_gets_out_of_its_place(value in adversarial()) {
+        let prompts = store();
+        prompts.compile("_secret", "SECRET").unwrap();
+        prompts.compile("_part", "{{ v }}").unwrap();
+        let text = "[[system]]\nrules\n[[history]]\n[[user]]\n{{ v }}\n{% include \"_part\" %}\n\
+            {% for x in [v] %}{{ x }}{% endfor %}\n{{ v | fence: \"t\" }}\n{{ v | xml: \"doc\" }}\n{{ v | json }}";
+        let prompt = prompts.compile("t", text).unwrap();
+        let data = serde_json::json!({"v": value, "history": [{"role": "user", "content": value}]});
+        let messages = prompt.messages(&Context::from_serialize(&data).unwrap()).unwrap();
+        let roles: Vec<_> = messages.iter().map(|message| message.role.as_str()).collect();
+        prop_assert_eq!(roles, ["system", "user", "user"]);
+        prop_assert_eq!(&messages[1].content, &value);
+        let content = messages[2].content.as_str();
+        let head = format!("{value}\n{value}\n{value}\n");
+        let rest = content.strip_prefix(head.as_str()).expect("values are printed as they are");
+        prop_assert_eq!(rest.contains("SECRET"), value.contains("SECRET"));
+
+        // The fence is closed by its own line, and by none before.
+        let ticks = rest.chars().take_while(|c| *c == '`').count();
+        let fence = "`".repeat(ticks);
+        let fenced = rest.strip_prefix(&format!("{fence}t\n")).expect("a fence opens");
+        let inside = fenced.find(&fence).expect("a fence closes");
+        let newline = if value.is_empty() || value.ends_with('\n') { "" } else { "\n" };
+        prop_assert_eq!(&fenced[..inside], format!("{value}{newline}"));
+
+        // Between the tags nothing closes them, however it is written.
+        let xml = fenced[inside + ticks..].strip_prefix("\n<doc>\n").expect("a tag opens");
+        let close = xml.find("</doc>").expect("a tag closes");
+        let folded: String = xml[..close].to_lowercase().split_whitespace().collect();
+        prop_assert!(!folded.contains("</doc>"), "{}", xml);
+        let json: String = serde_json::from_str(&xml[close + "</doc>\n".len()..]).unwrap();
+        prop_assert_eq!(json, &*value);
+
+        let own = "---\ndelimiters: [\"<<\", \">>\", \"<%\", \"%>\", \"<#\", \"#>\"]\n---\n[[user]]\n<< v >>";
+        let messages = prompts.compile("o", own).unwrap();
+        let messages = messages.messages(&Context::from_serialize(&data).unwrap()).unwrap();
+        prop_assert_eq!(messages.len(), 1);
+        prop_assert_eq!(&messages[0].content, &value);
     }
 
     /// The place of a fault is right whatever stands before it, in front of a compile and a render.

@@ -2,11 +2,11 @@
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use git_batch::{ApplyError, GitBatch, Settings};
+use git_batch::{ApplyError, GitBatch, OnMoved, Settings};
 
-use crate::cli::Session;
+use crate::cli::{Session, duration};
 use crate::exit::{Exit, Stop, chain};
 use crate::input::{Input, existing_folder};
 use crate::wire::ops;
@@ -40,16 +40,44 @@ pub(crate) struct Options {
     /// Operations of one batch at most; by default all of the input is one batch
     #[arg(long, value_name = "N")]
     max_items: Option<NonZeroUsize>,
+    /// Build and check everything, say what would be done, and write and push nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// How long to wait for another process that writes to the repository, such as 30s; by default
+    /// without end
+    #[arg(long, value_name = "D", value_parser = duration)]
+    wait: Option<Duration>,
+    /// What a push does where the remote's branch has commits that the local one lacks
+    #[arg(long, value_enum, value_name = "HOW", default_value = "merge")]
+    on_moved: Moved,
     /// The operations, one JSON object a line; - for stdin
     #[arg(value_name = "OPS.jsonl")]
     ops: PathBuf,
 }
 
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Moved {
+    /// Merge them and push the result
+    Merge,
+    /// Make the local commits again on top of them and push those
+    Rebase,
+    /// Fail
+    Fail,
+}
+
 pub(crate) fn run(session: &Session, options: &Options) -> Result<Exit, Stop> {
     let started = Instant::now();
-    let mut settings = Settings::default().with_remote(&options.remote);
+    let mut settings =
+        Settings::default().with_remote(&options.remote).with_on_moved(match options.on_moved {
+            Moved::Merge => OnMoved::Merge,
+            Moved::Rebase => OnMoved::Rebase,
+            Moved::Fail => OnMoved::Fail,
+        });
     if let Some(max_items) = options.max_items {
         settings = settings.with_max_items(max_items.get());
+    }
+    if let Some(wait) = options.wait {
+        settings = settings.with_wait(wait);
     }
     let git = open(&options.repo, settings)?;
     let ops = ops::read(&Input::from(options.ops.clone()))?;
@@ -59,7 +87,7 @@ pub(crate) fn run(session: &Session, options: &Options) -> Result<Exit, Stop> {
     let (operations, refused) = ops::split(ops);
     let report = session
         .interrupt
-        .shielded(|| git.apply(operations))
+        .shielded(|| if options.dry_run { git.preview(&operations) } else { git.apply(operations) })
         .map_err(|error| not_applied(&error))?;
 
     let mut summary = OpSummary::default();
@@ -75,6 +103,7 @@ pub(crate) fn run(session: &Session, options: &Options) -> Result<Exit, Stop> {
         summary.count(&line);
         line.print(&session.output);
     }
+    summary.dry_run = options.dry_run;
     summary.pushed(asked, report.pushes().into());
     summary.batches = report.receipts.len();
     summary.seconds = started.elapsed().as_secs_f64();

@@ -1,12 +1,12 @@
 //! `git land`: local branches, merged onto a branch as the remote has it now, in one push.
 
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use git_batch::{Settings, Strategy};
 
 use super::git_apply::{not_applied, open};
-use crate::cli::Session;
+use crate::cli::{Session, duration};
 use crate::exit::{Exit, Stop};
 use crate::wire::outcomes::{OpLine, OpSummary};
 
@@ -24,6 +24,13 @@ pub(crate) struct Options {
     /// How each branch is merged
     #[arg(long, value_enum, default_value = "merge")]
     strategy: How,
+    /// Merge and check everything, say what would land, and write and push nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// How long to wait for another process that writes to the repository, such as 30s; by default
+    /// without end
+    #[arg(long, value_name = "D", value_parser = duration)]
+    wait: Option<Duration>,
     /// The local branches, in the order in which they are merged
     #[arg(value_name = "BRANCH", required = true)]
     branches: Vec<String>,
@@ -35,6 +42,8 @@ enum How {
     Merge,
     /// One plain commit for each branch
     Squash,
+    /// The commits of each branch, made again one by one
+    Rebase,
 }
 
 pub(crate) fn run(session: &Session, options: &Options) -> Result<Exit, Stop> {
@@ -44,12 +53,23 @@ pub(crate) fn run(session: &Session, options: &Options) -> Result<Exit, Stop> {
             return Err(Stop::refused(format_args!("the branch {branch:?} is named twice")));
         }
     }
-    let git = open(&options.repo, Settings::default().with_remote(&options.remote))?;
+    let mut settings = Settings::default().with_remote(&options.remote);
+    if let Some(wait) = options.wait {
+        settings = settings.with_wait(wait);
+    }
+    let git = open(&options.repo, settings)?;
     let strategy = match options.strategy {
         How::Merge => Strategy::Merge,
         How::Squash => Strategy::Squash,
+        How::Rebase => Strategy::Rebase,
     };
-    let land = || git.land(&options.onto, &options.branches, strategy);
+    let land = || {
+        if options.dry_run {
+            git.preview_land(&options.onto, &options.branches, strategy)
+        } else {
+            git.land(&options.onto, &options.branches, strategy)
+        }
+    };
     let report = session.interrupt.shielded(land).map_err(|error| not_applied(&error))?;
 
     let mut summary = OpSummary::default();
@@ -58,6 +78,7 @@ pub(crate) fn run(session: &Session, options: &Options) -> Result<Exit, Stop> {
         summary.count(&line);
         line.print(&session.output);
     }
+    summary.dry_run = options.dry_run;
     summary.pushed(options.branches.len(), report.pushes().into());
     summary.batches = report.receipts.len();
     summary.seconds = started.elapsed().as_secs_f64();

@@ -6,7 +6,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use llm_batch::{Accounting, Error, LlmBatch};
+use llm_batch::{Accounting, Error, LaneChoice, LlmBatch, OnAmbiguous};
 use serde_json::json;
 
 use crate::cli::{Session, duration};
@@ -28,12 +28,16 @@ metadata may be left out:
 
 A result has id, status (succeeded, errored, expired, canceled), text, response, usage and error.
 
-The key is read from ANTHROPIC_API_KEY. "offline" takes the answer to the request ID from one of
+The key is read from ANTHROPIC_API_KEY or OPENAI_API_KEY. "offline" takes the answer to the request ID from one of
 ID.json ({"text":".."}, {"response":{..}} or {"error":{"type":"..","message":".."}}, "usage" beside
 text), ID.md and ID.txt (the text alone) in the folder --answers.
 
 The same command, run again, goes on where it was: an id never stands twice in the results. What
-failed stays so; to ask again, give it a new id or name another --out."#;
+failed stays so; to ask again, give it a new id or name another --out. An id that comes again with
+another content is refused, unless --fresh asks it anew.
+
+A submission whose answer is lost is looked for in the provider's list, so that nothing is paid for
+twice: it is sent again only when two lists --list-lag apart do not have it."#;
 
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = FORMATS)]
@@ -56,6 +60,24 @@ pub(crate) struct Options {
     /// How long the whole command may take, such as 26h
     #[arg(long, value_name = "D", value_parser = duration)]
     timeout: Option<Duration>,
+    /// batch = together, within hours, at the lower price; sync = one by one, several at a time,
+    /// answered at once
+    #[arg(long, value_name = "batch|sync", default_value = "batch", value_parser = lane)]
+    lane: LaneChoice,
+    /// In the lane sync, ask once more where an answer was lost; it may be paid for twice
+    #[arg(long)]
+    sync_retry: bool,
+    /// What to do about a submission that was not answered, once the provider's list was looked at:
+    /// hold = look again and send what is absent twice; fail = end its requests at once; resubmit =
+    /// send what is absent at once, and count it as possibly paid twice
+    #[arg(long, value_name = "hold|fail|resubmit", default_value = "hold")]
+    on_ambiguous: OnAmbiguous,
+    /// How far the provider's list may be behind, such as 60s
+    #[arg(long, value_name = "D", value_parser = duration)]
+    list_lag: Option<Duration>,
+    /// Ask anew what was asked before with another content, and keep the old results beside OUT
+    #[arg(long)]
+    fresh: bool,
     /// Folder of the recorded answers, for the offline provider
     #[arg(long, value_name = "DIR")]
     answers: Option<PathBuf>,
@@ -70,7 +92,7 @@ pub(crate) struct Options {
 pub(crate) fn run(session: &Session, options: &Options) -> Result<Exit, Stop> {
     let output = &session.output;
     match (options.provider, &options.answers, &options.base_url) {
-        (ProviderName::Anthropic, Some(_), _) => {
+        (ProviderName::Anthropic | ProviderName::Openai, Some(_), _) => {
             return Err(Stop::refused("--answers belongs to the provider offline only"));
         }
         (ProviderName::Offline, _, Some(_)) => {
@@ -85,9 +107,20 @@ pub(crate) fn run(session: &Session, options: &Options) -> Result<Exit, Stop> {
     let state = options.state.clone().unwrap_or_else(|| beside(&options.out));
     refuse_orphans(&options.out, &state)?;
 
+    if options.fresh {
+        set_aside(output, &options.out)?;
+    }
     let is_new = !options.out.exists();
     let results = Results::open(&options.out)?;
-    let mut builder = LlmBatch::builder(provider).state(&state);
+    let mut builder = LlmBatch::builder(provider)
+        .state(&state)
+        .lane(options.lane)
+        .sync_retry(options.sync_retry)
+        .on_ambiguous(options.on_ambiguous)
+        .fresh(options.fresh);
+    if let Some(lag) = options.list_lag {
+        builder = builder.list_lag(lag);
+    }
     if let Some(max_items) = options.max_items {
         builder = builder.max_items(max_items.get());
     }
@@ -132,13 +165,22 @@ pub(crate) fn run(session: &Session, options: &Options) -> Result<Exit, Stop> {
     }
 }
 
+/// Parses a lane.
+fn lane(name: &str) -> Result<LaneChoice, String> {
+    match name {
+        "batch" => Ok(LaneChoice::Batch),
+        "sync" => Ok(LaneChoice::Sync),
+        _ => Err("expected batch or sync".to_owned()),
+    }
+}
+
 /// Says why a run ended, with the status that belongs to it.
 pub(crate) fn not_run(error: &Error) -> Stop {
     let message = chain(error);
     match error {
-        Error::Ambiguous { .. } => Stop::unfinished(message)
-            .help("look at the provider's console whether the batch exists; the record is kept"),
-        Error::Pending { .. } | Error::StateBusy { .. } => Stop::unfinished(message),
+        Error::Ambiguous { .. } | Error::Pending { .. } | Error::StateBusy { .. } => {
+            Stop::unfinished(message)
+        }
         _ => Stop::refused(message),
     }
 }
@@ -154,6 +196,25 @@ fn refuse_orphans(out: &Path, state: &Path) -> Result<(), Stop> {
         ))
         .help("move the results away to start anew, or name their state with --state"));
     }
+    Ok(())
+}
+
+/// Moves results of earlier runs to `OUT.1`, `OUT.2` and so on: what is asked anew must not stand
+/// twice in one file. What did not change is taken from the state again and costs nothing.
+fn set_aside(output: &Output, out: &Path) -> Result<(), Stop> {
+    if !fs::metadata(out).is_ok_and(|data| data.is_file() && data.len() > 0) {
+        return Ok(());
+    }
+    let numbered = |number: u32| {
+        let mut name = out.as_os_str().to_owned();
+        name.push(format!(".{number}"));
+        PathBuf::from(name)
+    };
+    let aside = (1..).map(numbered).find(|name| !name.exists());
+    let aside = aside.ok_or_else(|| Stop::refused("no name is left for the old results"))?;
+    fs::rename(out, &aside)
+        .map_err(|error| Stop::refused(format_args!("cannot rename {}: {error}", out.display())))?;
+    output.note(format!("note: the old results are in {}", aside.display()));
     Ok(())
 }
 

@@ -1,5 +1,7 @@
 //! `prompt`: the prompt templates of one folder.
 
+mod migrate;
+
 use std::path::{Path, PathBuf};
 
 use prompt_templates::{Context, Error, Prompts};
@@ -24,7 +26,8 @@ const TEMPLATE: &str = r#"A template is a file NAME.prompt.md of the folder:
 A line [[system]], [[user]] or [[assistant]] begins a message. {% if x %}, {% else %}, {% endif %}
 and {% raw %} are as elsewhere. A variable that is not in the data is an error; one that may be
 absent is written ?.name. Functions: default, join, len, json, indent, quote, fence, xml,
-contains, and, or, eq, ne, lt, le, gt, ge."#;
+truncate_tokens, contains, and, or, eq, ne, lt, le, gt, ge. Front matter between two --- lines:
+variables, volatile, drop_first, delimiters (lists) and tidy_blocks: true."#;
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
@@ -36,6 +39,9 @@ pub(crate) enum Command {
     Check(Folder),
     /// Print the names of the templates
     List(Folder),
+    /// Rewrite templates of Go (text/template); status 1 if some of it is left to do by hand
+    #[command(after_long_help = migrate::EXPLAINED)]
+    Migrate(migrate::Migrate),
 }
 
 #[derive(Debug, clap::Args)]
@@ -66,6 +72,7 @@ pub(crate) fn run(session: &Session, command: &Command) -> Result<Exit, Stop> {
         Command::Render(options) => render(session, options),
         Command::Check(options) => check(session, &options.folder),
         Command::List(options) => list(session, &options.folder),
+        Command::Migrate(options) => migrate::run(session, options),
     }
 }
 
@@ -99,9 +106,10 @@ fn check(session: &Session, folder: &Path) -> Result<Exit, Stop> {
     existing_folder(folder, "the folder")?;
     let faults = prompt_templates::check_dir(folder);
     let output = &session.output;
-    for fault in &faults {
+    let put = |severity: &str, fault: &Error| {
         if output.json {
             output.object(&json!({
+                "severity": severity,
                 "template": fault.template_name(),
                 "line": fault.line(),
                 "column": fault.column(),
@@ -109,24 +117,39 @@ fn check(session: &Session, folder: &Path) -> Result<Exit, Stop> {
                 "help": fault.help_text(),
             }));
         } else {
-            output.line(fault.to_string());
+            output.line(format!("{severity}: {fault:#}"));
         }
+    };
+    faults.iter().for_each(|fault| put("error", fault));
+    // What is not wrong but worth a look is known only of templates that go together.
+    let mut warnings = Vec::new();
+    if faults.is_empty() {
+        let prompts = load(folder)?;
+        let all = prompts.names().into_iter().filter_map(|name| prompts.get(&name));
+        warnings.extend(all.flat_map(|prompt| prompt.warnings()));
     }
+    warnings.iter().for_each(|warning| put("warning", warning));
+    let (faults, warnings) = (faults.len(), warnings.len());
     if output.json {
-        output.object(&json!({ "summary": { "faults": faults.len() } }));
+        output.object(&json!({ "summary": { "faults": faults, "warnings": warnings } }));
     } else {
-        output.line(format!("{} faults", faults.len()));
+        output.line(format!("{faults} faults, {warnings} warnings"));
     }
-    Ok(Exit::of_failed(faults.len()))
+    Ok(Exit::of_failed(faults))
 }
 
 fn list(session: &Session, folder: &Path) -> Result<Exit, Stop> {
     let prompts = load(folder)?;
-    for name in prompts.names() {
+    for prompt in prompts.names().iter().filter_map(|name| prompts.get(name)) {
         if session.output.json {
-            session.output.object(&json!({ "name": &*name }));
+            session.output.object(&json!({
+                "name": prompt.name(),
+                "variables": prompt.variables(),
+                "digest": prompt.digest(),
+                "stable_prefix_bytes": prompt.stable_prefix().bytes(),
+            }));
         } else {
-            session.output.line(&*name);
+            session.output.line(prompt.name());
         }
     }
     Ok(Exit::Done)

@@ -72,6 +72,8 @@ pub(crate) struct Demo {
 pub(crate) enum ProviderName {
     /// Anthropic Message Batches
     Anthropic,
+    /// OpenAI Batch, and servers of its shape
+    Openai,
     /// Recorded answers of a folder; nothing leaves the machine
     Offline,
 }

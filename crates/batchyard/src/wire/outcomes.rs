@@ -60,6 +60,9 @@ pub(crate) struct OpSummary {
     pub(crate) round_trips_saved: i64,
     pub(crate) batches: usize,
     pub(crate) seconds: f64,
+    /// Nothing was done: the other figures say what would have been.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) dry_run: bool,
 }
 
 impl OpErrorLine {
@@ -182,7 +185,7 @@ impl OpSummary {
     pub(crate) fn pushed(&mut self, asked: usize, made: u64) {
         self.pushes = made;
         let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
-        self.round_trips_saved = signed(asked as u64) - signed(made);
+        self.round_trips_saved = if self.dry_run { 0 } else { signed(asked as u64) - signed(made) };
     }
 
     /// Prints the summary, as JSON or for people.
@@ -193,14 +196,15 @@ impl OpSummary {
         }
         output.line(format!(
             "{} operations: {} landed, {} failed, {} skipped; {} pushes, {} round trips saved, \
-             {:.2} s",
+             {:.2} s{}",
             self.ops,
             self.landed,
             self.failed,
             self.skipped,
             self.pushes,
             self.round_trips_saved,
-            self.seconds
+            self.seconds,
+            if self.dry_run { "; dry run, nothing was written or pushed" } else { "" }
         ));
     }
 }

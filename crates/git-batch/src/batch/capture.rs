@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use bstr::{BString, ByteSlice};
+use gix::ObjectId;
 use gix::refs::FullName;
 
 use super::commit::{base_not_ancestor, two_sources};
@@ -13,6 +14,9 @@ use crate::store::{
     check_not_checked_out,
 };
 use crate::{Commit, OpError, OpErrorKind, Outcome, Worktree, guard};
+
+/// How often a worktree is read in which somebody commits all the time.
+const MAX_READS: u32 = 5;
 
 impl Batch<'_, '_> {
     pub(super) fn capture(&mut self, index: usize, commit: &Commit, from: &Worktree) -> Built {
@@ -33,7 +37,7 @@ impl Batch<'_, '_> {
         check_not_checked_out(&self.checked_out, &name, Some(&checkout.git_dir))?;
         self.check_captures_only(&name, &checkout)?;
 
-        let tip = self.branch(&name)?.tip;
+        let (tip, old_tree, captured) = self.read_at_tip(&name, &checkout, from)?;
         match (tip, &commit.base) {
             (_, None) => {}
             (Some(tip), Some(base)) => {
@@ -44,11 +48,6 @@ impl Batch<'_, '_> {
             }
             (None, Some(base)) => return Err(base_not_ancestor(&commit.branch, base).into()),
         }
-        let old_tree = match tip {
-            Some(tip) => self.session.store.tree_of(tip)?,
-            None => self.session.store.empty_tree(),
-        };
-        let captured = self.read(&checkout, from, old_tree)?;
         if captured.changes.is_empty() {
             return Err(match tip {
                 Some(commit) => Outcome::NoChange { commit, left_out: captured.left_out },
@@ -104,11 +103,37 @@ impl Batch<'_, '_> {
         })
     }
 
+    /// Reads the worktree, once more where somebody commits in it meanwhile.
+    fn read_at_tip(
+        &mut self,
+        name: &FullName,
+        checkout: &Checkout,
+        from: &Worktree,
+    ) -> Result<(Option<ObjectId>, ObjectId, Captured), OpError> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let tip = self.branch(name)?.tip;
+            let tree = match tip {
+                Some(tip) => self.session.store.tree_of(tip)?,
+                None => self.session.store.empty_tree(),
+            };
+            let captured = self.read(checkout, from, tree)?;
+            let now = self.session.store.branch_tip(name)?;
+            let state = self.branch(name)?;
+            // What has been built on it stands on the old tip; moving the branch will say so.
+            if now == state.start || !state.steps.is_empty() || tries == MAX_READS {
+                return Ok((tip, tree, captured));
+            }
+            (state.start, state.tip) = (now, now);
+        }
+    }
+
     fn read(
         &mut self,
         checkout: &Checkout,
         from: &Worktree,
-        tree: gix::ObjectId,
+        tree: ObjectId,
     ) -> Result<Captured, OpError> {
         let wait = self.session.settings.worktree_wait;
         let end = *self.worktree_end.get_or_insert_with(|| Instant::now() + wait);

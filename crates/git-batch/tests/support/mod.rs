@@ -2,6 +2,8 @@
 #![allow(dead_code, reason = "every test file uses its own part of the fixture")]
 #![allow(clippy::unwrap_used, reason = "a fixture that cannot be made fails its test")]
 
+pub(crate) mod worktree;
+
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;

@@ -1,26 +1,33 @@
 //! Anthropic Message Batches over HTTP.
 
-use std::io::{BufReader, Read};
+use std::ops::ControlFlow;
+use std::sync::{Mutex, PoisonError};
 
 use secrecy::{ExposeSecret, SecretString};
+use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use ureq::http::header::{HeaderMap, HeaderName, HeaderValue};
 
-use super::anthropic_wire::{BatchObject, ResultLine, params};
-use crate::answer::RequestError;
+use super::anthropic_wire::{BatchObject, Page, ResultLine, answer, params};
+use super::shared::{ask, each_line, is_safe_id};
+use crate::answer::{Answer, RequestError};
 use crate::base_url::BaseUrl;
+use crate::draft::{Draft, Entry, Frame};
 use crate::error::Error;
-use crate::http::{Http, PostError, secret_header};
-use crate::lines::{Line, next_line};
+use crate::http::{Http, Post, secret_header};
 use crate::provider::{
-    CUSTOM_ID_LEN, Call, CallError, CreateError, Created, Entry, Limits, Progress, Provider, Sink,
+    CUSTOM_ID_LEN, Call, CallError, Collected, CreateError, Created, Found, Limits, Lost, Progress,
+    Provider, Sink,
 };
 use crate::request::Request;
 
 const BASE_URL: &str = "https://api.anthropic.com";
 const API_VERSION: &str = "2023-06-01";
 const PATH: &str = "/v1/messages/batches";
+const MESSAGES: &str = "/v1/messages";
 const MAX_LINE: usize = 64 * 1024 * 1024;
+/// How many results without our nonce show that a batch is somebody else's.
+const PROOF: usize = 1000;
 
 const HEAD: &str = r#"{"requests":["#;
 const TAIL: &str = "]}";
@@ -47,6 +54,8 @@ pub struct Anthropic {
     http: Http,
     limits: Limits,
     max_line: usize,
+    /// The newest batch that is known, as a fence for the next create.
+    newest: Mutex<Option<String>>,
 }
 
 /// How the key is sent.
@@ -175,6 +184,7 @@ impl AnthropicBuilder {
             http: Http::new(base, self.key, headers),
             limits: self.limits,
             max_line: self.max_line,
+            newest: Mutex::default(),
         })
     }
 }
@@ -196,106 +206,217 @@ impl Provider for Anthropic {
         params(request)
     }
 
-    fn create(&self, entries: &[Entry<'_>], call: &Call<'_>) -> Result<Created, CreateError> {
-        let mut parts = Vec::with_capacity(entries.len());
-        for entry in entries {
-            let params = params(entry.request)
-                .map_err(|error| CreateError::NotSent { reason: error.to_string() })?;
-            parts.push((entry.custom_id, params));
+    /// Looks what the newest batch is: whatever comes of the create stands above it in the list.
+    fn prepare(&self, _draft: &Draft<'_>, call: &Call<'_>) -> Result<String, CreateError> {
+        if let Some(fence) = &*self.newest.lock().unwrap_or_else(PoisonError::into_inner) {
+            return Ok(fence.clone());
         }
-        let length = length(&parts);
-        let posted = self.http.post(PATH, &mut CreateBody::new(&parts), length, call);
-        let reply = match posted {
-            Ok(reply) => reply,
-            Err(PostError::NotSent(reason)) => return Err(CreateError::NotSent { reason }),
-            Err(PostError::Unknown(reason)) => return Err(CreateError::Ambiguous { reason }),
+        let page = match self.page("?limit=1", call) {
+            Ok(page) => page,
+            Err(CallError::Passing { message, retry_after: None }) => {
+                return Err(CreateError::NotSent { reason: message });
+            }
+            Err(CallError::Passing { message, retry_after }) => {
+                return Err(CreateError::Busy { message, retry_after });
+            }
+            // Without a list there is no fence; whether anything works is for the create to tell.
+            Err(CallError::Refused { .. }) => return Ok(String::new()),
         };
-        let status = reply.status.as_u16();
-        if reply.status.is_success() {
-            let unknown = |why: String| CreateError::Ambiguous {
-                reason: self.http.scrub(&format!("the provider answered {status}, but {why}")),
-            };
-            let body = reply.body.map_err(|error| unknown(format!("was cut off: {error}")))?;
-            let batch: BatchObject<'_> = serde_json::from_slice(&body)
-                .map_err(|error| unknown(format!("not with a batch: {error}")))?;
-            if !is_safe_id(&batch.id) {
-                return Err(unknown("the batch has an id that cannot stand in a path".to_owned()));
-            }
-            return Ok(Created { batch_id: batch.id.to_string(), progress: progress(&batch) });
+        let fence = page.batches.first().map_or_else(String::new, fence_of);
+        *self.newest.lock().unwrap_or_else(PoisonError::into_inner) = Some(fence.clone());
+        Ok(fence)
+    }
+
+    fn create(
+        &self,
+        draft: &Draft<'_>,
+        _anchor: &str,
+        call: &Call<'_>,
+    ) -> Result<Created, CreateError> {
+        let frame = frame();
+        let length = frame.length(draft);
+        let mut reader = frame.reader(draft);
+        let posted = self.http.post(Post::json(PATH, &mut reader, length), call);
+        let body = self.http.created(posted)?;
+        let unknown = |why: String| CreateError::Ambiguous {
+            reason: self.http.scrub(&format!("the provider took the create, but {why}")),
+        };
+        let batch: BatchObject = serde_json::from_slice(&body)
+            .map_err(|error| unknown(format!("answered not with a batch: {error}")))?;
+        if !is_safe_id(&batch.id) {
+            return Err(unknown("the batch has an id that cannot stand in a path".to_owned()));
         }
-        let (kind, message) = self.http.message(&reply);
-        match status {
-            // Refused as it stands: nothing was created.
-            301 | 307 | 308 | 400..=404 | 413 | 422 => {
-                Err(CreateError::Refused { status, kind, message, retryable: false })
+        // The next create of ours comes after this one.
+        *self.newest.lock().unwrap_or_else(PoisonError::into_inner) = Some(fence_of(&batch));
+        let progress = progress(&batch);
+        Ok(Created { batch_id: batch.id, progress })
+    }
+
+    fn find(&self, lost: &Lost<'_>, call: &Call<'_>) -> Result<Found, CallError> {
+        let fence = Fence::parse(lost.anchor);
+        let mut undecided = None;
+        let mut query = "?limit=1000".to_owned();
+        loop {
+            let page = self.page(&query, call)?;
+            for batch in &page.batches {
+                if fence.is_reached(batch) {
+                    return Ok(undecided.unwrap_or(Found::Absent));
+                }
+                let is_other = batch.requests() != Some(lost.requests as u64)
+                    || lost.known.contains(&batch.id)
+                    || !is_safe_id(&batch.id);
+                if is_other {
+                    continue;
+                }
+                let missing = match progress(batch) {
+                    Progress::Ended => match self.is_ours(&batch.id, lost, call)? {
+                        Some(true) => {
+                            let batch_id = batch.id.clone();
+                            let progress = Progress::Ended;
+                            return Ok(Found::Batch(Created { batch_id, progress }));
+                        }
+                        Some(false) => continue,
+                        None => "its results cannot be read",
+                    },
+                    _ => "it has not ended",
+                };
+                let reason = format!("batch `{}` may be it, and {missing}", batch.id);
+                undecided = Some(Found::Undecided { reason });
             }
-            429 => Err(CreateError::Refused { status, kind, message, retryable: true }),
-            _ => Err(CreateError::Ambiguous {
-                reason: format!("the provider answered {status}: {message}"),
-            }),
+            match page.batches.last() {
+                Some(oldest) if page.has_more && is_safe_id(&oldest.id) => {
+                    query = format!("?limit=1000&after_id={}", oldest.id);
+                }
+                _ => return Ok(undecided.unwrap_or(Found::Absent)),
+            }
         }
     }
 
     fn poll(&self, batch_id: &str, call: &Call<'_>) -> Result<Progress, CallError> {
         let body = self.http.get(&path(batch_id, "")?, call)?;
-        let batch: BatchObject<'_> = serde_json::from_slice(&body)
-            // What the parser says may repeat what it read.
-            .map_err(|error| self.http.scrub(&format!("the batch cannot be read: {error}")))
-            .map_err(CallError::passing)?;
+        let batch: BatchObject = self.parse(&body, "the batch")?;
         if batch.id != batch_id {
             return Err(CallError::passing("the provider told about another batch"));
         }
         Ok(progress(&batch))
     }
 
+    fn cancel(&self, batch_id: &str, call: &Call<'_>) -> Result<(), CallError> {
+        self.http.nudge(&path(batch_id, "/cancel")?, call)
+    }
+
     fn results(
         &self,
         batch_id: &str,
-        _entries: &[Entry<'_>],
+        _draft: &Draft<'_>,
         call: &Call<'_>,
         sink: &mut Sink<'_>,
-    ) -> Result<u64, CallError> {
+    ) -> Result<Collected, CallError> {
         let body = self.http.download(&path(batch_id, "/results")?, call)?;
-        let mut reader = BufReader::with_capacity(64 * 1024, body);
-        let mut buffer = Vec::new();
-        let mut unreadable = 0;
-        loop {
-            if call.is_stopped() {
-                return Err(CallError::passing("interrupted"));
-            }
-            let line = next_line(&mut reader, &mut buffer, self.max_line)
-                .map_err(|error| CallError::passing(format!("the results broke off: {error}")))?;
-            match line {
-                None => return Ok(unreadable),
-                Some(Line::TooLong) => unreadable += 1,
-                Some(Line::Whole) if buffer.trim_ascii().is_empty() => {}
-                Some(Line::Whole) => {
-                    let Ok(line) = serde_json::from_slice::<ResultLine<'_>>(&buffer) else {
-                        unreadable += 1;
-                        continue;
-                    };
-                    if sink(&line.custom_id, line.outcome()).is_break() {
-                        return Ok(unreadable);
-                    }
-                }
-            }
-        }
+        let unreadable = each_line(body, self.max_line, call, &mut |line| {
+            let line: ResultLine<'_> = serde_json::from_slice(line).ok()?;
+            Some(sink(&line.custom_id, line.outcome()))
+        })?;
+        Ok(Collected { unreadable, rest: None })
+    }
+
+    fn answers_at_once(&self) -> bool {
+        true
+    }
+
+    fn ask(&self, entry: &Entry<'_>, call: &Call<'_>) -> Result<Box<RawValue>, CreateError> {
+        ask(&self.http, MESSAGES, entry, call)
+    }
+
+    fn answer(&self, response: Box<RawValue>) -> Answer {
+        answer(response)
     }
 }
 
-fn progress(batch: &BatchObject<'_>) -> Progress {
+impl Anthropic {
+    fn page(&self, query: &str, call: &Call<'_>) -> Result<Page, CallError> {
+        let body = self.http.get(&format!("{PATH}{query}"), call)?;
+        self.parse(&body, "the list of batches")
+    }
+
+    fn parse<T: DeserializeOwned>(&self, body: &[u8], what: &str) -> Result<T, CallError> {
+        serde_json::from_slice(body)
+            // What the parser says may repeat what it read.
+            .map_err(|error| self.http.scrub(&format!("{what} cannot be read: {error}")))
+            .map_err(CallError::passing)
+    }
+
+    /// Tells from its results whether a batch that has ended is the one that was lost; `None` where
+    /// there are too few of them to tell.
+    fn is_ours(
+        &self,
+        batch_id: &str,
+        lost: &Lost<'_>,
+        call: &Call<'_>,
+    ) -> Result<Option<bool>, CallError> {
+        let body = match self.http.download(&path(batch_id, "/results")?, call) {
+            Ok(body) => body,
+            Err(CallError::Refused { .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let enough = lost.requests.min(PROOF);
+        let (mut others, mut is_ours) = (0, false);
+        each_line(body, self.max_line, call, &mut |line| {
+            let line: ResultLine<'_> = serde_json::from_slice(line).ok()?;
+            // One line with the nonce is proof. One without is none: it may have strayed there.
+            let rest = line.custom_id.strip_prefix(lost.nonce);
+            is_ours = rest.is_some_and(|rest| rest.starts_with('-'));
+            others += usize::from(!is_ours);
+            let is_decided = is_ours || others >= enough;
+            Some(if is_decided { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        })?;
+        Ok(if is_ours { Some(true) } else { (others >= enough).then_some(false) })
+    }
+}
+
+/// The newest batch before a create: its id and when it was made.
+struct Fence<'a> {
+    id: &'a str,
+    created_at: &'a str,
+}
+
+impl<'a> Fence<'a> {
+    fn parse(anchor: &'a str) -> Fence<'a> {
+        let (id, created_at) = anchor.split_once(' ').unwrap_or((anchor, ""));
+        Fence { id, created_at }
+    }
+
+    /// Tells whether a batch of the list is the fence, or older: the fence itself may be deleted.
+    fn is_reached(&self, batch: &BatchObject) -> bool {
+        let moment = |text: &str| text.parse::<jiff::Timestamp>().ok();
+        batch.id == self.id
+            || matches!(
+                (moment(&batch.created_at), moment(self.created_at)),
+                (Some(batch), Some(fence)) if batch < fence
+            )
+    }
+}
+
+fn fence_of(newest: &BatchObject) -> String {
+    format!("{} {}", newest.id, newest.created_at)
+}
+
+fn frame() -> Frame {
+    Frame {
+        head: HEAD.to_owned(),
+        before_id: ID,
+        after_id: PARAMS,
+        after_body: END,
+        separator: ",",
+        tail: TAIL.to_owned(),
+    }
+}
+
+fn progress(batch: &BatchObject) -> Progress {
     match &*batch.processing_status {
         "ended" => Progress::Ended,
         _ => Progress::Running,
     }
-}
-
-/// Tells whether a provider's id can stand in a path without changing its meaning.
-fn is_safe_id(id: &str) -> bool {
-    (1..=128).contains(&id.len())
-        && id.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'))
-        && !id.contains("..")
-        && id != "."
 }
 
 fn path(batch_id: &str, rest: &str) -> Result<String, CallError> {
@@ -305,84 +426,34 @@ fn path(batch_id: &str, rest: &str) -> Result<String, CallError> {
     Err(CallError::Refused { message: "its id cannot stand in a path".to_owned() })
 }
 
-type Part<'p> = (&'p str, Box<RawValue>);
-
-fn length(parts: &[Part<'_>]) -> u64 {
-    let entries: usize = parts
-        .iter()
-        .map(|(id, params)| ID.len() + id.len() + PARAMS.len() + params.get().len() + END.len())
-        .sum();
-    let separators = parts.len().saturating_sub(1);
-    (HEAD.len() + entries + separators + TAIL.len()) as u64
-}
-
-/// The body of a create, read piece by piece without a copy of the whole.
-struct CreateBody<'p> {
-    pieces: Box<dyn Iterator<Item = &'p str> + 'p>,
-    current: &'p [u8],
-}
-
-impl<'p> CreateBody<'p> {
-    fn new(parts: &'p [Part<'p>]) -> CreateBody<'p> {
-        let entries = parts.iter().enumerate().flat_map(|(at, (id, params))| {
-            let separator = if at == 0 { "" } else { "," };
-            [separator, ID, id, PARAMS, params.get(), END]
-        });
-        let pieces = [HEAD].into_iter().chain(entries).chain([TAIL]);
-        CreateBody { pieces: Box::new(pieces), current: b"" }
-    }
-}
-
-impl Read for CreateBody<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let mut written = 0;
-        while written < buffer.len() {
-            if self.current.is_empty() {
-                match self.pieces.next() {
-                    Some(piece) => self.current = piece.as_bytes(),
-                    None => break,
-                }
-                continue;
-            }
-            let taken = self.current.len().min(buffer.len() - written);
-            buffer[written..written + taken].copy_from_slice(&self.current[..taken]);
-            self.current = &self.current[taken..];
-            written += taken;
-        }
-        Ok(written)
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+
     use super::*;
+    use crate::table::Table;
 
     #[test]
     fn the_body_is_as_long_as_the_limits_count_it() {
         let provider = Anthropic::new("key").unwrap();
         let request = Request::prompt("a", "m", "x");
-        let nonce = crate::wire_id::nonce();
+        let dir = tempfile::tempdir().unwrap();
+        let mut table = Table::new(dir.path());
+        for _ in 0..4 {
+            table.push(&request, &provider).unwrap();
+        }
+        let params = params(&request).unwrap().get().len() as u64;
         for count in 1..4_usize {
-            let ids: Vec<String> =
-                (0..count).map(|seq| crate::wire_id::custom_id(&nonce, seq)).collect();
-            let parts: Vec<Part<'_>> =
-                ids.iter().map(|id| (id.as_str(), params(&request).unwrap())).collect();
+            let members: Vec<u32> = (0..4).take(count).collect();
+            let nonce = crate::wire_id::nonce();
+            let draft = Draft::new(&nonce, &members, &table);
             let mut body = String::new();
-            CreateBody::new(&parts).read_to_string(&mut body).unwrap();
+            frame().reader(&draft).read_to_string(&mut body).unwrap();
             let json: serde_json::Value = serde_json::from_str(&body).unwrap();
             assert_eq!(json["requests"].as_array().unwrap().len(), count);
             let limits = provider.limits();
-            let params = params(&request).unwrap().get().len() as u64;
             let counted = limits.frame_bytes + count as u64 * (limits.entry_bytes + params);
-            assert_eq!((body.len() as u64, length(&parts)), (counted, counted));
-        }
-    }
-
-    #[test]
-    fn ids_that_would_lead_elsewhere_are_refused() {
-        assert!(is_safe_id("msgbatch_01HkcTjaV5uDC8jWR4ZsDV8d"));
-        for id in ["", ".", "..", "a/b", "a..b", "a%2fb", "a?b", "a b", &"a".repeat(129)] {
-            assert!(!is_safe_id(id), "{id}");
+            assert_eq!((body.len() as u64, frame().length(&draft)), (counted, counted));
         }
     }
 }

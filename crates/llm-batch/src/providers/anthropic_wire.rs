@@ -1,11 +1,13 @@
 //! The shapes of Anthropic's messages, as far as they are looked at.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use super::shared::check_raw;
 use crate::answer::{Answer, RequestError, Usage};
 use crate::request::{Body, Content, Message, Request, Role};
 
@@ -95,39 +97,35 @@ fn conversation(messages: &[Message]) -> Result<(Option<Said<'_>>, Vec<Turn<'_>>
     Ok((system, turns))
 }
 
-#[derive(Deserialize)]
-struct RawParams<'r> {
-    #[serde(borrow)]
-    model: Cow<'r, str>,
-    #[serde(default)]
-    stream: bool,
-}
-
-fn check_raw(raw: &RawValue, model: &str) -> Result<(), RequestError> {
-    if !raw.get().trim_start().starts_with('{') {
-        return Err(RequestError::invalid("the body is no JSON object"));
-    }
-    let params: RawParams<'_> = serde_json::from_str(raw.get())
-        .map_err(|error| RequestError::invalid(format!("the body cannot be used: {error}")))?;
-    if params.model != model {
-        return Err(RequestError::invalid(format!(
-            "the body asks for the model `{}` and the request for `{model}`",
-            params.model
-        )));
-    }
-    if params.stream {
-        return Err(RequestError::invalid("the body sets `stream`; a batch cannot stream"));
-    }
-    Ok(())
-}
-
 /// A batch, as far as it matters.
 #[derive(Deserialize)]
-pub(super) struct BatchObject<'r> {
-    #[serde(borrow)]
-    pub(super) id: Cow<'r, str>,
-    #[serde(borrow, default)]
-    pub(super) processing_status: Cow<'r, str>,
+pub(super) struct BatchObject {
+    pub(super) id: String,
+    #[serde(default)]
+    pub(super) processing_status: String,
+    #[serde(default)]
+    pub(super) created_at: String,
+    /// How many requests are in which state. States that are not known yet count too.
+    #[serde(default)]
+    request_counts: BTreeMap<String, serde_json::Value>,
+}
+
+impl BatchObject {
+    /// Returns how many requests the batch has, where the provider tells.
+    pub(super) fn requests(&self) -> Option<u64> {
+        let counts: Option<Vec<u64>> =
+            self.request_counts.values().map(serde_json::Value::as_u64).collect();
+        counts.filter(|counts| !counts.is_empty()).map(|counts| counts.iter().sum())
+    }
+}
+
+/// A page of the list of batches, the newest first.
+#[derive(Deserialize)]
+pub(super) struct Page {
+    #[serde(rename = "data")]
+    pub(super) batches: Vec<BatchObject>,
+    #[serde(default)]
+    pub(super) has_more: bool,
 }
 
 /// One line of the results: only the envelope is parsed, the message stays as it is.

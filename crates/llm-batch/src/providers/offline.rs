@@ -10,9 +10,10 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use super::anthropic_wire::{answer, params};
 use crate::answer::{Answer, RequestError, Usage};
+use crate::draft::Draft;
 use crate::error::Error;
 use crate::provider::{
-    Call, CallError, CreateError, Created, Entry, Limits, Progress, Provider, Sink,
+    Call, CallError, Collected, CreateError, Created, Found, Limits, Lost, Progress, Provider, Sink,
 };
 use crate::request::Request;
 
@@ -89,8 +90,8 @@ impl Offline {
         Ok(Offline { dir, shown })
     }
 
-    fn recorded(&self, request: &Request) -> Result<Answer, RequestError> {
-        let stem = file_stem(&request.id);
+    fn recorded(&self, id: &str, model: &str) -> Result<Answer, RequestError> {
+        let stem = file_stem(id);
         let mut found: Option<(&str, String)> = None;
         for extension in ["json", "md", "txt"] {
             match fs::read_to_string(self.dir.join(format!("{stem}.{extension}"))) {
@@ -111,15 +112,16 @@ impl Offline {
                 "no_recording",
                 format!("`{}` holds no `{stem}.json`, `{stem}.md` or `{stem}.txt`", self.shown),
             )),
-            Some(("json", text)) => parse(&text, &request.model).map_err(|problem| match problem {
+            Some(("json", text)) => parse(&text, model).map_err(|problem| match problem {
                 Problem::Recorded(error) => error,
                 Problem::Broken(why) => errored(
                     "unreadable_recording",
                     format!("`{stem}.json` in `{}`: {why}", self.shown),
                 ),
             }),
-            Some((_, text)) => message(&request.model, &text, None)
-                .map_err(|why| errored("unreadable_recording", why)),
+            Some((_, text)) => {
+                message(model, &text, None).map_err(|why| errored("unreadable_recording", why))
+            }
         }
     }
 }
@@ -205,28 +207,43 @@ impl Provider for Offline {
         params(request)
     }
 
-    fn create(&self, entries: &[Entry<'_>], _call: &Call<'_>) -> Result<Created, CreateError> {
-        let first = entries.first().map_or("", |entry| entry.custom_id);
-        Ok(Created { batch_id: format!("offline-{first}"), progress: Progress::Ended })
+    fn create(
+        &self,
+        draft: &Draft<'_>,
+        _anchor: &str,
+        _call: &Call<'_>,
+    ) -> Result<Created, CreateError> {
+        let batch_id = format!("offline-{}", draft.nonce());
+        Ok(Created { batch_id, progress: Progress::Ended })
+    }
+
+    /// Nothing that was lost here was ever anywhere else.
+    fn find(&self, lost: &Lost<'_>, _call: &Call<'_>) -> Result<Found, CallError> {
+        let batch_id = format!("offline-{}", lost.nonce);
+        Ok(Found::Batch(Created { batch_id, progress: Progress::Ended }))
     }
 
     fn poll(&self, _batch_id: &str, _call: &Call<'_>) -> Result<Progress, CallError> {
         Ok(Progress::Ended)
     }
 
+    fn cancel(&self, _batch_id: &str, _call: &Call<'_>) -> Result<(), CallError> {
+        Ok(())
+    }
+
     fn results(
         &self,
         _batch_id: &str,
-        entries: &[Entry<'_>],
+        draft: &Draft<'_>,
         _call: &Call<'_>,
         sink: &mut Sink<'_>,
-    ) -> Result<u64, CallError> {
-        for entry in entries {
-            if sink(entry.custom_id, self.recorded(entry.request)).is_break() {
+    ) -> Result<Collected, CallError> {
+        for entry in draft.entries() {
+            if sink(&entry.custom_id, self.recorded(entry.id, entry.model)).is_break() {
                 break;
             }
         }
-        Ok(0)
+        Ok(Collected::default())
     }
 }
 

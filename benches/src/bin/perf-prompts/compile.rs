@@ -1,0 +1,29 @@
+//! A compile with our lexer, checks, digest and publication beside one of `upon` alone.
+
+use std::hint::black_box;
+
+use prompt_templates::Prompts;
+
+use crate::rounds::interleaved;
+use crate::{Fallible, Figure, peers};
+
+pub fn measure() -> Fallible<Vec<Figure>> {
+    let texts = [peers::large(), format!("{}\n", peers::large())];
+    let prompts = Prompts::builder().build()?;
+    let engine = upon::Engine::new();
+    let (mut turn, mut version) = (0, 0);
+    let mut ours = || {
+        turn += 1;
+        let prompt = prompts.compile("large", &texts[turn % 2]).expect("both compile");
+        assert!(prompt.version() > version, "each is a new version");
+        version = prompt.version();
+        black_box(prompt.digest());
+    };
+    let mut at = 0;
+    let mut raw = || {
+        at += 1;
+        drop(black_box(engine.compile(texts[at % 2].clone())));
+    };
+    let [ours, raw] = interleaved(40, [&mut ours, &mut raw]);
+    Ok(vec![Figure { name: "prompts_compile_vs_upon", ratio: ours / raw }])
+}

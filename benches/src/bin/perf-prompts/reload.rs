@@ -1,0 +1,42 @@
+//! One changed file of a hundred beside a full load of all.
+
+use std::fs;
+use std::hint::black_box;
+
+use prompt_templates::Prompts;
+
+use crate::rounds::thread_nanos;
+use crate::{Fallible, Figure, peers};
+
+const FILES: usize = 100;
+
+const ROUNDS: usize = 15;
+
+pub fn measure() -> Fallible<Vec<Figure>> {
+    let dir = tempfile::tempdir()?;
+    let file = |n: usize| dir.path().join(format!("template-{n}.prompt.md"));
+    let text = peers::large();
+    for n in 0..FILES {
+        fs::write(file(n), format!("{text}{n}"))?;
+    }
+    let prompts = Prompts::load_dir(dir.path())?;
+    let (mut reloads, mut loads) = (Vec::new(), Vec::new());
+    for round in 0..ROUNDS {
+        fs::write(file(round), format!("{text}changed in round {round}"))?;
+        let start = thread_nanos();
+        let reload = prompts.reload_if_changed()?;
+        reloads.push(thread_nanos() - start);
+        assert_eq!(reload.map(|reload| reload.changed), Some(1));
+
+        let start = thread_nanos();
+        let all = Prompts::load_dir(dir.path())?;
+        loads.push(thread_nanos() - start);
+        assert_eq!(black_box(all).len(), FILES);
+    }
+    let quartile = |mut all: Vec<f64>| {
+        all.sort_by(f64::total_cmp);
+        all[ROUNDS / 4]
+    };
+    let ratio = quartile(reloads) / quartile(loads);
+    Ok(vec![Figure { name: "prompts_reload_of_1_in_100_vs_full_load", ratio }])
+}

@@ -1,0 +1,87 @@
+//! Renders of a large and of a small prompt.
+
+use std::hint::black_box;
+
+use prompt_templates::{Context, Prompts};
+
+use crate::rounds::interleaved;
+use crate::{Fallible, Figure, peers};
+
+/// Three variables, as most prompts of a pipeline have.
+const SMALL: &str = "Review {{ file }} for {{ name }}, attempt {{ attempt }}.\n";
+
+pub fn measure() -> Fallible<Vec<Figure>> {
+    let mut figures = large()?;
+    figures.extend(small()?);
+    Ok(figures)
+}
+
+fn large() -> Fallible<Vec<Figure>> {
+    let (text, data) = (peers::large(), peers::data());
+    let prompts = Prompts::builder().build()?;
+    prompts.compile("large", &text)?;
+    let context = Context::from_serialize(&data)?;
+    let expected = prompts.render("large", &context)?;
+
+    let engine = upon::Engine::new();
+    let template = engine.compile(text.as_str())?;
+    let value = upon::to_value(&data)?;
+    assert_eq!(template.render_from(&engine, &value).to_string()?, expected);
+
+    let mut jinja = minijinja::Environment::new();
+    let syntax = minijinja::syntax::SyntaxConfig::builder().keep_trailing_newline(true).build()?;
+    jinja.set_syntax(syntax);
+    jinja.set_undefined_behavior(minijinja::UndefinedBehavior::Strict);
+    jinja.add_template_owned("large", text.clone())?;
+    let jinja_template = jinja.get_template("large")?;
+    let jinja_value = minijinja::Value::from(minijinja::value::Serde(&data));
+    assert_eq!(jinja_template.render(&jinja_value)?, expected);
+
+    let mut bars = handlebars::Handlebars::new();
+    bars.register_escape_fn(handlebars::no_escape);
+    bars.set_strict_mode(true);
+    bars.register_template_string("large", peers::large_handlebars())?;
+    let bars_context = handlebars::Context::wraps(&data)?;
+    assert_eq!(bars.render_with_context("large", &bars_context)?, expected);
+
+    let mut buffer = String::new();
+    let [ours, reused, raw, minijinja, handlebars, unchanged] = interleaved(
+        40,
+        [
+            &mut || drop(black_box(prompts.render("large", &context))),
+            &mut || drop(black_box(prompts.render_into("large", &context, &mut buffer))),
+            &mut || drop(black_box(template.render_from(&engine, &value).to_string())),
+            &mut || drop(black_box(jinja_template.render(&jinja_value))),
+            &mut || drop(black_box(bars.render_with_context("large", &bars_context))),
+            &mut || drop(black_box(prompts.compile_and_render("large", &text, &context))),
+        ],
+    );
+    let figure = |name, ratio| Figure { name, ratio };
+    Ok(vec![
+        figure("prompts_render_4k_vs_upon", ours / raw),
+        figure("prompts_render_4k_into_kept_memory_vs_upon", reused / raw),
+        figure("prompts_render_4k_vs_minijinja", ours / minijinja),
+        figure("prompts_render_4k_vs_handlebars", ours / handlebars),
+        figure("prompts_compile_and_render_unchanged_vs_render", unchanged / ours),
+    ])
+}
+
+fn small() -> Fallible<Vec<Figure>> {
+    let data = serde_json::json!({"file": "src/lib.rs", "name": "the team", "attempt": 2});
+    let prompts = Prompts::builder().build()?;
+    prompts.compile("small", SMALL)?;
+    let context = Context::from_serialize(&data)?;
+    let engine = upon::Engine::new();
+    let template = engine.compile(SMALL)?;
+    let value = upon::to_value(&data)?;
+    let expected = template.render_from(&engine, &value).to_string()?;
+    assert_eq!(prompts.render("small", &context)?, expected);
+
+    let [ours, raw] = interleaved(
+        2_000,
+        [&mut || drop(black_box(prompts.render("small", &context))), &mut || {
+            drop(black_box(template.render_from(&engine, &value).to_string()))
+        }],
+    );
+    Ok(vec![Figure { name: "prompts_render_small_with_stats_vs_upon", ratio: ours / raw }])
+}

@@ -1,0 +1,141 @@
+//! `llm status` and `llm cancel`: what a state folder says, also while a run is using it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use llm_batch::{CallError, Overview, Stage, Submission, cancel as cancel_batch};
+use serde_json::{Value, json};
+
+use crate::cli::Session;
+use crate::exit::{Exit, Stop, chain};
+use crate::plan::ProviderName;
+use crate::provider::{self, Place};
+
+/// How long the provider has for the answer to one cancel.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Folder of the state: the results file with .state behind it, unless the run named another
+    #[arg(long, value_name = "DIR")]
+    state: PathBuf,
+}
+
+/// Prints one line a submission and a summary. Nothing is asked and nothing is changed.
+pub(crate) fn status(session: &Session, options: &Options) -> Result<Exit, Stop> {
+    let overview = read(options)?;
+    let output = &session.output;
+    for submission in &overview.submissions {
+        if output.json {
+            output.object(&object(submission));
+        } else {
+            output.line(line(submission));
+        }
+    }
+    let Overview { requests, delivered, succeeded, .. } = overview;
+    let waiting = requests - delivered;
+    if output.json {
+        output.object(&json!({ "summary": {
+            "requests": requests,
+            "succeeded": succeeded,
+            "failed": delivered - succeeded,
+            "pending": waiting,
+            "submissions": overview.submissions.len(),
+        } }));
+    } else {
+        output.line(format!(
+            "{requests} requests: {succeeded} succeeded, {} failed, {waiting} pending",
+            delivered - succeeded
+        ));
+    }
+    Ok(Exit::Done)
+}
+
+/// Asks the provider to stop working on every batch that has not ended as far as is known. A run
+/// that waits for them collects what was done by then.
+pub(crate) fn cancel(session: &Session, options: &Options) -> Result<Exit, Stop> {
+    let overview = read(options)?;
+    let output = &session.output;
+    let open = overview.submissions.iter().filter_map(|submission| {
+        let batch_id = submission.batch_id.as_ref()?;
+        (submission.stage == Stage::Submitted).then_some((submission, batch_id))
+    });
+    let (mut asked, mut refused) = (0, 0);
+    for (submission, batch_id) in open {
+        let provider = provider_of(submission)?;
+        let problem = match cancel_batch(&*provider, batch_id, PATIENCE) {
+            Ok(()) => None,
+            Err(CallError::Passing { message, .. } | CallError::Refused { message }) => {
+                Some(message)
+            }
+            Err(other) => Some(format!("{other:?}")),
+        };
+        asked += 1;
+        refused += usize::from(problem.is_some());
+        if output.json {
+            let status = if problem.is_some() { "refused" } else { "canceling" };
+            output.object(&json!({ "batch": batch_id, "status": status, "message": problem }));
+        } else {
+            let became = problem.map_or("canceling".to_owned(), |why| format!("refused: {why}"));
+            output.line(format!("{batch_id}: {became}"));
+        }
+    }
+    if output.json {
+        let summary = json!({ "batches": asked, "canceling": asked - refused, "refused": refused });
+        output.object(&json!({ "summary": summary }));
+    } else if asked == 0 {
+        output.line("no batch is being waited for".to_owned());
+    } else {
+        output.note("note: run `llm run` again to collect what was done by then".to_owned());
+    }
+    Ok(Exit::of_failed(refused))
+}
+
+fn read(options: &Options) -> Result<Overview, Stop> {
+    if !options.state.is_dir() {
+        return Err(Stop::refused(format_args!("{} is no state folder", options.state.display()))
+            .help("it is named after the results: RESULTS.jsonl.state"));
+    }
+    Overview::read(&options.state).map_err(|error| Stop::refused(chain(&error)))
+}
+
+fn provider_of(submission: &Submission) -> Result<std::sync::Arc<dyn llm_batch::Provider>, Stop> {
+    let endpoint = submission.endpoint.as_str();
+    let (name, place) = match submission.provider.as_str() {
+        "anthropic" => (ProviderName::Anthropic, Place { base_url: Some(endpoint), answers: None }),
+        "openai" => (ProviderName::Openai, Place { base_url: Some(endpoint), answers: None }),
+        other => {
+            return Err(Stop::refused(format_args!("batches of {other:?} cannot be cancelled")));
+        }
+    };
+    provider::open(name, place)
+}
+
+fn object(submission: &Submission) -> Value {
+    json!({
+        "submission": submission.number,
+        "provider": submission.provider,
+        "lane": submission.lane,
+        "kind": submission.kind,
+        "model": submission.model,
+        "requests": submission.requests,
+        "pending": submission.waiting,
+        "status": submission.stage.as_str(),
+        "batch": submission.batch_id,
+        "reason": submission.reason,
+    })
+}
+
+fn line(submission: &Submission) -> String {
+    let Submission { number, kind, model, requests, waiting, stage, .. } = submission;
+    let mut line = format!(
+        "{number}: {} of {requests} requests pending, {kind} {model}, {}",
+        waiting,
+        stage.as_str()
+    );
+    for detail in [&submission.batch_id, &submission.reason].into_iter().flatten() {
+        line.push_str(", ");
+        line.push_str(detail);
+    }
+    line
+}

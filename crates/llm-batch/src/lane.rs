@@ -1,0 +1,82 @@
+//! The ways in which requests go to a provider.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+
+/// How requests go to a provider.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Lane {
+    /// Many in one batch, at the provider's lower price, within hours.
+    #[default]
+    Batch,
+    /// One by one, several at a time, each answered at once.
+    Sync,
+}
+
+impl Lane {
+    /// Returns the name as it is printed.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Lane::Batch => "batch",
+            Lane::Sync => "sync",
+        }
+    }
+}
+
+impl fmt::Display for Lane {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Which lane the requests of a run take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum LaneChoice {
+    /// All in batches.
+    #[default]
+    Batch,
+    /// One by one, several at a time, each answered at once.
+    Sync,
+}
+
+/// What is done about a create whose fate is unknown, once the provider's list was looked at.
+///
+/// Where the batch is found, its answers are delivered whatever is chosen here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum OnAmbiguous {
+    /// Looks again. What is absent from two lists, far enough apart
+    /// ([`list_lag`](crate::Builder::list_lag)), is sent once more; what stays undecided is kept
+    /// when the time is up.
+    #[default]
+    Hold,
+    /// Ends the requests as errored at once. Nothing is sent again.
+    Fail,
+    /// Sends what is absent from the first list once more at once, and counts its requests as
+    /// possibly paid twice.
+    Resubmit,
+}
+
+impl FromStr for OnAmbiguous {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<OnAmbiguous, Error> {
+        match name {
+            "hold" => Ok(OnAmbiguous::Hold),
+            "fail" => Ok(OnAmbiguous::Fail),
+            "resubmit" => Ok(OnAmbiguous::Resubmit),
+            other => Err(Error::Setting {
+                problem: format!("`{other}` is unknown; write hold, fail or resubmit"),
+            }),
+        }
+    }
+}

@@ -1,0 +1,461 @@
+//! Batches as OpenAI has them, and every server of its shape.
+
+use secrecy::{ExposeSecret, SecretString};
+use serde::de::DeserializeOwned;
+use serde_json::json;
+use serde_json::value::RawValue;
+use ureq::http::header::{HeaderMap, HeaderName};
+
+use super::openai_wire::{BatchObject, FileObject, Page, ResultLine, answer, body};
+use super::shared::{ask, each_line, is_safe_id};
+use crate::answer::{Answer, RequestError};
+use crate::base_url::BaseUrl;
+use crate::draft::{Draft, Entry, Frame};
+use crate::error::Error;
+use crate::http::{Http, Post, secret_header};
+use crate::provider::{
+    CUSTOM_ID_LEN, Call, CallError, Collected, CreateError, Created, Found, Limits, Lost, Progress,
+    Provider, Rejection, Sink,
+};
+use crate::request::Request;
+
+const BASE_URL: &str = "https://api.openai.com";
+const BATCHES: &str = "/v1/batches";
+const FILES: &str = "/v1/files";
+const CHAT: &str = "/v1/chat/completions";
+const MAX_LINE: usize = 64 * 1024 * 1024;
+/// How far the clocks behind two times of the same provider may be apart, in seconds.
+const SKEW: i64 = 120;
+
+const ID: &str = r#"{"custom_id":""#;
+const BODY: &str = r#"","method":"POST","url":"/v1/chat/completions","body":"#;
+const END: &str = "}\n";
+
+/// OpenAI's [Batch](https://platform.openai.com/docs/guides/batch): a file of up to 50,000 chat
+/// completions or 200 MB, results within 24 hours.
+///
+/// Servers of the same shape differ in little, which a [`Profile`] knows. What is said of the key
+/// at [`Anthropic`](super::Anthropic) holds here too.
+///
+/// ```
+/// use llm_batch::Provider;
+/// use llm_batch::providers::{OpenAi, Profile};
+///
+/// let provider = OpenAi::builder("sk-example").profile(Profile::GROQ).build()?;
+/// assert_eq!(provider.endpoint(), "https://api.groq.com/openai");
+/// assert!(!format!("{provider:?}").contains("sk-example"));
+/// # Ok::<(), llm_batch::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct OpenAi {
+    http: Http,
+    profile: Profile,
+    limits: Limits,
+    max_line: usize,
+}
+
+/// What tells servers of this shape apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Profile {
+    /// Where it is, without `/v1`. Empty where every account has its own.
+    pub base_url: &'static str,
+    /// The header of the key; as a bearer token in `authorization`, else as it is.
+    pub key_header: &'static str,
+    /// The name of the longest answer in a body.
+    pub max_tokens: &'static str,
+    /// The most bytes of a file.
+    pub max_bytes: u64,
+    /// Whether a create may carry metadata.
+    pub has_metadata: bool,
+    /// Whether a create may carry an `idempotency_key`.
+    pub has_idempotency_key: bool,
+}
+
+impl Profile {
+    /// OpenAI itself.
+    pub const OPENAI: Profile = Profile {
+        base_url: BASE_URL,
+        key_header: "authorization",
+        max_tokens: "max_completion_tokens",
+        max_bytes: 200_000_000,
+        has_metadata: true,
+        has_idempotency_key: false,
+    };
+    /// Azure; the base URL is that of the account, with `/openai` at its end.
+    pub const AZURE: Profile = Profile { base_url: "", key_header: "api-key", ..Profile::OPENAI };
+    /// Groq.
+    pub const GROQ: Profile = Profile {
+        base_url: "https://api.groq.com/openai",
+        max_bytes: 100_000_000,
+        ..Profile::OPENAI
+    };
+    /// Together.
+    pub const TOGETHER: Profile = Profile {
+        base_url: "https://api.together.xyz",
+        max_tokens: "max_tokens",
+        has_metadata: false,
+        ..Profile::OPENAI
+    };
+    /// OGX, on a machine of one's own.
+    pub const OGX: Profile = Profile {
+        base_url: "",
+        max_tokens: "max_tokens",
+        has_idempotency_key: true,
+        ..Profile::OPENAI
+    };
+}
+
+impl Profile {
+    /// Returns the profile of the server at a base URL, by its host; that of OpenAI where the host
+    /// is none of those known here.
+    pub fn of(base_url: &str) -> Profile {
+        let authority = base_url.split("://").nth(1).unwrap_or(base_url);
+        let host = authority.split(['/', ':']).next().unwrap_or_default().to_ascii_lowercase();
+        let is_at = |domain: &str| {
+            host.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+        };
+        match () {
+            () if is_at("azure.com") => Profile::AZURE,
+            () if is_at("groq.com") => Profile::GROQ,
+            () if is_at("together.xyz") || is_at("together.ai") => Profile::TOGETHER,
+            () => Profile::OPENAI,
+        }
+    }
+}
+
+/// Settings of [`OpenAi`].
+#[derive(Debug)]
+#[must_use]
+pub struct OpenAiBuilder {
+    key: SecretString,
+    base_url: Option<String>,
+    profile: Profile,
+    max_items: usize,
+    max_bytes: Option<u64>,
+    max_line: usize,
+}
+
+impl OpenAi {
+    /// Returns the provider at `https://api.openai.com` with the usual settings.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Setting`] when the key is empty or cannot stand in a header.
+    pub fn new(key: impl Into<SecretString>) -> Result<OpenAi, Error> {
+        OpenAi::builder(key).build()
+    }
+
+    /// Returns settings to change before [`build`](OpenAiBuilder::build).
+    pub fn builder(key: impl Into<SecretString>) -> OpenAiBuilder {
+        OpenAiBuilder {
+            key: key.into(),
+            base_url: None,
+            profile: Profile::OPENAI,
+            max_items: 50_000,
+            max_bytes: None,
+            max_line: MAX_LINE,
+        }
+    }
+
+    fn parse<T: DeserializeOwned>(&self, body: &[u8], what: &str) -> Result<T, CallError> {
+        serde_json::from_slice(body)
+            // What the parser says may repeat what it read.
+            .map_err(|error| self.http.scrub(&format!("{what} cannot be read: {error}")))
+            .map_err(CallError::passing)
+    }
+
+    fn batch(&self, batch_id: &str, call: &Call<'_>) -> Result<BatchObject, CallError> {
+        let body = self.http.get(&path(BATCHES, batch_id, "")?, call)?;
+        let batch: BatchObject = self.parse(&body, "the batch")?;
+        if batch.id != batch_id {
+            return Err(CallError::passing("the provider told about another batch"));
+        }
+        Ok(batch)
+    }
+
+    /// Reads one file of results.
+    fn read(&self, file: &str, call: &Call<'_>, sink: &mut Sink<'_>) -> Result<Read, CallError> {
+        let body = self.http.download(&path(FILES, file, "/content")?, call)?;
+        let mut is_cut = false;
+        let unreadable = each_line(body, self.max_line, call, &mut |line| {
+            let line: ResultLine<'_> = serde_json::from_slice(line).ok()?;
+            let flow = sink(&line.custom_id, line.outcome());
+            is_cut = flow.is_break();
+            Some(flow)
+        })?;
+        Ok(Read { unreadable, is_cut })
+    }
+}
+
+struct Read {
+    unreadable: u64,
+    is_cut: bool,
+}
+
+impl OpenAiBuilder {
+    /// Sets which server of this shape it is; OpenAI by default.
+    pub fn profile(mut self, profile: Profile) -> OpenAiBuilder {
+        self.profile = profile;
+        self
+    }
+
+    /// Sets where the provider is, without `/v1`: https, or http to this machine.
+    pub fn base_url(mut self, url: impl Into<String>) -> OpenAiBuilder {
+        self.base_url = Some(url.into());
+        self
+    }
+
+    /// Lowers how much one file may carry, for servers that take less.
+    pub fn limits(mut self, max_items: usize, max_bytes: u64) -> OpenAiBuilder {
+        self.max_items = max_items;
+        self.max_bytes = Some(max_bytes);
+        self
+    }
+
+    /// Sets the longest result line that is kept, in bytes; 64 MiB by default. A longer one is
+    /// skipped, and its request ends as [`RequestError::Missing`].
+    pub fn max_line(mut self, bytes: usize) -> OpenAiBuilder {
+        self.max_line = bytes;
+        self
+    }
+
+    /// Returns the provider. Nothing is sent.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Setting`] when the base URL is neither https nor on this machine or carries user
+    /// information, when it is missing for a profile without one, or when the key cannot stand in
+    /// a header.
+    pub fn build(self) -> Result<OpenAi, Error> {
+        let setting = |problem: &str| Error::Setting { problem: problem.to_owned() };
+        let base = self.base_url.unwrap_or_else(|| self.profile.base_url.to_owned());
+        if base.is_empty() {
+            return Err(setting("this profile has no base URL of its own; set the account's"));
+        }
+        let base = BaseUrl::parse(&base)?;
+        let secret = self.key.expose_secret();
+        if secret.trim().is_empty() {
+            return Err(setting("the API key is empty; set OPENAI_API_KEY"));
+        }
+        let value = match self.profile.key_header {
+            "authorization" => format!("Bearer {secret}"),
+            _ => secret.to_owned(),
+        };
+        let key = secret_header(&value)
+            .ok_or_else(|| setting("the API key holds a character that no header may hold"))?;
+        let mut headers = HeaderMap::new();
+        headers.insert(HeaderName::from_static(self.profile.key_header), key);
+        // The frame depends on the nonce in its bytes, not in its length.
+        let frame = frame(&"0".repeat(NONCE_LEN));
+        let limits = Limits {
+            max_items: self.max_items,
+            max_bytes: self.max_bytes.unwrap_or(self.profile.max_bytes),
+            frame_bytes: (frame.head.len() + frame.tail.len()) as u64,
+            entry_bytes: (ID.len() + CUSTOM_ID_LEN + BODY.len() + END.len()) as u64,
+        };
+        let http = Http::new(base, self.key, headers);
+        Ok(OpenAi { http, profile: self.profile, limits, max_line: self.max_line })
+    }
+}
+
+impl Provider for OpenAi {
+    fn name(&self) -> &'static str {
+        "openai"
+    }
+
+    fn endpoint(&self) -> &str {
+        self.http.base().as_str()
+    }
+
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    fn encode(&self, request: &Request) -> Result<Box<RawValue>, RequestError> {
+        body(request, self.profile.max_tokens)
+    }
+
+    /// Uploads the file. One whose upload was not answered is uploaded again: it costs nothing.
+    fn prepare(&self, draft: &Draft<'_>, call: &Call<'_>) -> Result<String, CreateError> {
+        let frame = frame(draft.nonce());
+        let length = frame.length(draft);
+        let mut reader = frame.reader(draft);
+        let content_type = format!("multipart/form-data; boundary={}", boundary(draft.nonce()));
+        let mut post = Post::json(FILES, &mut reader, length);
+        post.content_type = &content_type;
+        let uploaded = self.http.created(self.http.post(post, call))?;
+        let file: FileObject = serde_json::from_slice(&uploaded).map_err(|error| {
+            let reason = self.http.scrub(&format!("the upload was answered oddly: {error}"));
+            CreateError::NotSent { reason }
+        })?;
+        if !is_safe_id(&file.id) {
+            let reason = "the file has an id that cannot stand in a path".to_owned();
+            return Err(CreateError::NotSent { reason });
+        }
+        Ok(format!("{} {}", file.id, file.created_at))
+    }
+
+    fn create(
+        &self,
+        draft: &Draft<'_>,
+        anchor: &str,
+        call: &Call<'_>,
+    ) -> Result<Created, CreateError> {
+        let (file, _) = anchor.split_once(' ').unwrap_or((anchor, ""));
+        let mut create = json!({
+            "input_file_id": file,
+            "endpoint": CHAT,
+            "completion_window": "24h",
+        });
+        if self.profile.has_metadata {
+            create["metadata"] = json!({"llm_batch": draft.nonce()});
+        }
+        if self.profile.has_idempotency_key {
+            create["idempotency_key"] = json!(draft.nonce());
+        }
+        let create = create.to_string();
+        let mut bytes = create.as_bytes();
+        let posted = self.http.post(Post::json(BATCHES, &mut bytes, create.len() as u64), call);
+        let body = self.http.created(posted)?;
+        let unknown = |why: String| CreateError::Ambiguous {
+            reason: self.http.scrub(&format!("the provider took the create, but {why}")),
+        };
+        let batch: BatchObject = serde_json::from_slice(&body)
+            .map_err(|error| unknown(format!("answered not with a batch: {error}")))?;
+        if !is_safe_id(&batch.id) {
+            return Err(unknown("the batch has an id that cannot stand in a path".to_owned()));
+        }
+        // Whatever it says so far: a poll tells what became of it.
+        Ok(Created { batch_id: batch.id, progress: Progress::Running })
+    }
+
+    /// The file is ours alone, so the batch made of it is ours.
+    fn find(&self, lost: &Lost<'_>, call: &Call<'_>) -> Result<Found, CallError> {
+        let (file, uploaded_at) = lost.anchor.split_once(' ').unwrap_or((lost.anchor, ""));
+        let uploaded_at: i64 = uploaded_at.parse().unwrap_or(0);
+        let mut query = "?limit=100".to_owned();
+        loop {
+            let body = self.http.get(&format!("{BATCHES}{query}"), call)?;
+            let page: Page = self.parse(&body, "the list of batches")?;
+            if let Some(batch) = page.batches.iter().find(|batch| batch.input_file_id == file) {
+                if !is_safe_id(&batch.id) {
+                    return Err(CallError::passing("the batch has an id that cannot be used"));
+                }
+                let (batch_id, progress) = (batch.id.clone(), Progress::Running);
+                return Ok(Found::Batch(Created { batch_id, progress }));
+            }
+            match page.batches.last() {
+                // What is older than the file was not made of it.
+                Some(oldest) if oldest.created_at > 0 && oldest.created_at + SKEW < uploaded_at => {
+                    return Ok(Found::Absent);
+                }
+                Some(oldest) if page.has_more && is_safe_id(&oldest.id) => {
+                    query = format!("?limit=100&after={}", oldest.id);
+                }
+                _ => return Ok(Found::Absent),
+            }
+        }
+    }
+
+    fn poll(&self, batch_id: &str, call: &Call<'_>) -> Result<Progress, CallError> {
+        let batch = self.batch(batch_id, call)?;
+        Ok(match batch.status.as_str() {
+            "completed" | "expired" | "cancelled" => Progress::Ended,
+            "failed" => Progress::Rejected(rejection(&batch)),
+            _ => Progress::Running,
+        })
+    }
+
+    fn cancel(&self, batch_id: &str, call: &Call<'_>) -> Result<(), CallError> {
+        self.http.nudge(&path(BATCHES, batch_id, "/cancel")?, call)
+    }
+
+    fn results(
+        &self,
+        batch_id: &str,
+        _draft: &Draft<'_>,
+        call: &Call<'_>,
+        sink: &mut Sink<'_>,
+    ) -> Result<Collected, CallError> {
+        let batch = self.batch(batch_id, call)?;
+        let counts = &batch.request_counts;
+        let late = (counts.completed > 0 && batch.output_file_id.is_none())
+            || (batch.status == "completed"
+                && batch.output_file_id.is_none()
+                && batch.error_file_id.is_none());
+        if late {
+            // The state is ahead of the files now and then, and what is in them was paid for.
+            return Err(CallError::passing("the batch has ended, and its files are not there yet"));
+        }
+        let mut collected = Collected::default();
+        // What ended early still has an output file, and its lines are paid for.
+        for file in [&batch.output_file_id, &batch.error_file_id].into_iter().flatten() {
+            let read = self.read(file, call, sink)?;
+            collected.unreadable += read.unreadable;
+            if read.is_cut {
+                return Ok(collected);
+            }
+        }
+        collected.rest = match batch.status.as_str() {
+            "expired" => Some(RequestError::Expired),
+            "cancelled" => Some(RequestError::Canceled),
+            _ => None,
+        };
+        Ok(collected)
+    }
+
+    fn answers_at_once(&self) -> bool {
+        true
+    }
+
+    fn ask(&self, entry: &Entry<'_>, call: &Call<'_>) -> Result<Box<RawValue>, CreateError> {
+        ask(&self.http, CHAT, entry, call)
+    }
+
+    fn answer(&self, response: Box<RawValue>) -> Answer {
+        answer(response)
+    }
+}
+
+fn path(folder: &str, id: &str, rest: &str) -> Result<String, CallError> {
+    if is_safe_id(id) {
+        return Ok(format!("{folder}/{id}{rest}"));
+    }
+    Err(CallError::Refused { message: "its id cannot stand in a path".to_owned() })
+}
+
+/// Reads why nothing was run.
+fn rejection(batch: &BatchObject) -> Rejection {
+    let faults = batch.errors.as_ref().map_or(&[][..], |errors| &errors.data);
+    let first = faults.first();
+    let is_passing = faults.iter().any(|fault| fault.code == "token_limit_exceeded");
+    let lines = faults.iter().filter_map(|fault| {
+        let line = usize::try_from(fault.line?).ok()?.checked_sub(1)?;
+        Some((line, fault.code.clone(), fault.message.clone()))
+    });
+    Rejection {
+        kind: first.map_or_else(|| "batch_failed".to_owned(), |fault| fault.code.clone()),
+        message: first.map_or_else(|| "no reason given".to_owned(), |f| f.message.clone()),
+        lines: if is_passing { Vec::new() } else { lines.collect() },
+        is_passing,
+    }
+}
+
+const NONCE_LEN: usize = 16;
+
+fn boundary(nonce: &str) -> String {
+    format!("llm-batch-{nonce}")
+}
+
+/// The form in which the file goes up.
+fn frame(nonce: &str) -> Frame {
+    let boundary = boundary(nonce);
+    let head = format!(
+        "--{boundary}\r\ncontent-disposition: form-data; name=\"purpose\"\r\n\r\nbatch\r\n\
+         --{boundary}\r\ncontent-disposition: form-data; name=\"file\"; \
+         filename=\"{nonce}.jsonl\"\r\ncontent-type: application/jsonl\r\n\r\n"
+    );
+    let tail = format!("\r\n--{boundary}--\r\n");
+    Frame { head, before_id: ID, after_id: BODY, after_body: END, separator: "", tail }
+}

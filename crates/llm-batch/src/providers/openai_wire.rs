@@ -1,0 +1,265 @@
+//! The shapes of OpenAI's messages, as far as they are looked at.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
+
+use super::shared::check_raw;
+use crate::answer::{Answer, RequestError, Usage};
+use crate::request::{Body, Content, Request, Role};
+
+/// Returns the body of a request.
+pub(super) fn body(request: &Request, max_tokens: &str) -> Result<Box<RawValue>, RequestError> {
+    let messages = match &request.body {
+        Body::Raw(raw) => {
+            check_raw(raw, &request.model)?;
+            return one_line(raw);
+        }
+        Body::Prompt(text) => vec![Turn { role: Role::User, content: Said::Text(text) }],
+        Body::Messages(messages) => {
+            let turn = |(role, content)| Turn { role, content: said(content) };
+            messages.iter().map(|message| turn((message.role, &message.content))).collect()
+        }
+    };
+    if messages.iter().all(|turn| turn.role == Role::System) {
+        return Err(RequestError::invalid("the conversation has no user message"));
+    }
+    if request.max_tokens == 0 {
+        return Err(RequestError::invalid("`max_tokens` is 0; ask for at least 1"));
+    }
+    let mut body = serde_json::Map::new();
+    body.insert("model".to_owned(), request.model.clone().into());
+    body.insert(max_tokens.to_owned(), request.max_tokens.into());
+    let written = |error: serde_json::Error| {
+        RequestError::invalid(format!("the request cannot be written: {error}"))
+    };
+    let head = serde_json::to_string(&body).map_err(written)?;
+    let messages = serde_json::to_string(&messages).map_err(written)?;
+    // The messages may hold blocks of the caller's, which stay as they are.
+    let text = format!("{},\"messages\":{messages}}}", &head[..head.len() - 1]);
+    one_line(&RawValue::from_string(text).map_err(written)?)
+}
+
+/// Puts a body on one line: a file of requests has one a line. Line breaks stand between tokens
+/// only, so nothing is changed that means something.
+fn one_line(raw: &RawValue) -> Result<Box<RawValue>, RequestError> {
+    if !raw.get().contains(['\n', '\r']) {
+        return Ok(raw.to_owned());
+    }
+    RawValue::from_string(raw.get().replace(['\n', '\r'], " "))
+        .map_err(|error| RequestError::invalid(format!("the body cannot be used: {error}")))
+}
+
+#[derive(Serialize)]
+struct Turn<'r> {
+    role: Role,
+    content: Said<'r>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Said<'r> {
+    Text(&'r str),
+    Blocks(&'r RawValue),
+}
+
+fn said(content: &Content) -> Said<'_> {
+    match content {
+        Content::Text(text) => Said::Text(text),
+        Content::Blocks(blocks) => Said::Blocks(blocks),
+    }
+}
+
+/// A file that was taken.
+#[derive(Deserialize)]
+pub(super) struct FileObject {
+    pub(super) id: String,
+    #[serde(default)]
+    pub(super) created_at: i64,
+}
+
+/// A batch, as far as it matters.
+#[derive(Deserialize)]
+pub(super) struct BatchObject {
+    pub(super) id: String,
+    #[serde(default)]
+    pub(super) status: String,
+    #[serde(default)]
+    pub(super) input_file_id: String,
+    #[serde(default)]
+    pub(super) output_file_id: Option<String>,
+    #[serde(default)]
+    pub(super) error_file_id: Option<String>,
+    #[serde(default)]
+    pub(super) created_at: i64,
+    #[serde(default, deserialize_with = "or_none")]
+    pub(super) request_counts: Counts,
+    #[serde(default)]
+    pub(super) errors: Option<Faults>,
+}
+
+#[derive(Deserialize, Default)]
+pub(super) struct Counts {
+    #[serde(default)]
+    pub(super) completed: u64,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Faults {
+    #[serde(default)]
+    pub(super) data: Vec<Fault>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Fault {
+    #[serde(default, deserialize_with = "or_none")]
+    pub(super) code: String,
+    #[serde(default, deserialize_with = "or_none")]
+    pub(super) message: String,
+    #[serde(default)]
+    pub(super) line: Option<u64>,
+}
+
+/// A page of the list of batches, the newest first.
+#[derive(Deserialize)]
+pub(super) struct Page {
+    #[serde(rename = "data")]
+    pub(super) batches: Vec<BatchObject>,
+    #[serde(default)]
+    pub(super) has_more: bool,
+}
+
+/// Reads `null` as nothing.
+fn or_none<'d, D: Deserializer<'d>, T: Deserialize<'d> + Default>(d: D) -> Result<T, D::Error> {
+    Option::<T>::deserialize(d).map(Option::unwrap_or_default)
+}
+
+/// One line of the results: only the envelope is parsed, the body stays as it is.
+#[derive(Deserialize)]
+pub(super) struct ResultLine<'r> {
+    #[serde(borrow)]
+    pub(super) custom_id: Cow<'r, str>,
+    #[serde(borrow, default)]
+    response: Option<Response<'r>>,
+    #[serde(borrow, default)]
+    error: Option<LineError<'r>>,
+}
+
+#[derive(Deserialize)]
+struct Response<'r> {
+    #[serde(default)]
+    status_code: u16,
+    #[serde(borrow, default)]
+    body: Option<&'r RawValue>,
+}
+
+#[derive(Deserialize)]
+struct LineError<'r> {
+    #[serde(borrow, default)]
+    code: Option<Cow<'r, str>>,
+    #[serde(borrow, default, rename = "type")]
+    kind: Option<Cow<'r, str>>,
+    #[serde(borrow, default)]
+    message: Option<Cow<'r, str>>,
+}
+
+#[derive(Deserialize)]
+struct ErrorBody<'r> {
+    #[serde(borrow)]
+    error: LineError<'r>,
+}
+
+impl LineError<'_> {
+    fn outcome(&self) -> RequestError {
+        let kind = self.code.as_deref().or(self.kind.as_deref()).unwrap_or("unknown_error");
+        match kind {
+            "batch_expired" => RequestError::Expired,
+            "batch_cancelled" => RequestError::Canceled,
+            kind => RequestError::Errored {
+                kind: kind.to_owned(),
+                message: self.message.as_deref().unwrap_or("no reason given").to_owned(),
+            },
+        }
+    }
+}
+
+impl ResultLine<'_> {
+    pub(super) fn outcome(&self) -> Result<Answer, RequestError> {
+        if let Some(error) = &self.error {
+            return Err(error.outcome());
+        }
+        let body = self.response.as_ref().and_then(|response| {
+            let body = response.body?;
+            // Some servers put the body into a string.
+            let inner = serde_json::from_str::<String>(body.get()).ok();
+            let body = match inner {
+                Some(inner) => RawValue::from_string(inner).ok()?,
+                None => body.to_owned(),
+            };
+            Some((response.status_code, body))
+        });
+        match body {
+            Some((status, body)) if (200..300).contains(&status) => Ok(answer(body)),
+            Some((status, body)) => {
+                let error = serde_json::from_str::<ErrorBody<'_>>(body.get());
+                Err(error.map_or_else(
+                    |_| RequestError::Errored {
+                        kind: format!("http_{status}"),
+                        message: body.get().chars().take(500).collect(),
+                    },
+                    |body| body.error.outcome(),
+                ))
+            }
+            None => Err(RequestError::Errored {
+                kind: "invalid_result".to_owned(),
+                message: "the result holds neither a response nor an error".to_owned(),
+            }),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Completion<'r> {
+    #[serde(borrow, default)]
+    choices: Vec<Choice<'r>>,
+    #[serde(default)]
+    usage: Option<WireUsage>,
+}
+
+#[derive(Deserialize)]
+struct Choice<'r> {
+    #[serde(borrow)]
+    message: Spoken<'r>,
+}
+
+#[derive(Deserialize)]
+struct Spoken<'r> {
+    #[serde(borrow, default)]
+    content: Option<Cow<'r, str>>,
+}
+
+#[derive(Deserialize)]
+struct WireUsage {
+    #[serde(default)]
+    prompt_tokens: u64,
+    #[serde(default)]
+    completion_tokens: u64,
+}
+
+/// Picks text and usage out of a completion; one that looks otherwise is an answer all the same.
+pub(super) fn answer(response: Box<RawValue>) -> Answer {
+    let mut answer = Answer::new(response);
+    let Ok(completion) = serde_json::from_str::<Completion<'_>>(answer.response.get()) else {
+        return answer;
+    };
+    let text = completion.choices.into_iter().next().and_then(|choice| choice.message.content);
+    let text = text.map(Cow::into_owned);
+    let usage = completion.usage.map(|usage| Usage {
+        input_tokens: usage.prompt_tokens,
+        output_tokens: usage.completion_tokens,
+    });
+    answer.text = text;
+    answer.usage = usage;
+    answer
+}

@@ -1,0 +1,118 @@
+//! What providers over HTTP have in common.
+
+use std::borrow::Cow;
+use std::io::{BufReader, Read};
+use std::ops::ControlFlow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::answer::RequestError;
+use crate::draft::Entry;
+use crate::http::{Http, MAX_ANSWER, Post};
+use crate::lines::{Line, next_line};
+use crate::provider::{Call, CallError, CreateError};
+
+/// Tells whether a provider's id can stand in a path without changing its meaning.
+pub(super) fn is_safe_id(id: &str) -> bool {
+    (1..=128).contains(&id.len())
+        && id.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'))
+        && !id.contains("..")
+        && id != "."
+}
+
+#[derive(Deserialize)]
+struct RawParams<'r> {
+    #[serde(borrow)]
+    model: Cow<'r, str>,
+    #[serde(default)]
+    stream: bool,
+}
+
+/// Checks parameters of the caller's own: an object, for that model, without a stream.
+pub(super) fn check_raw(raw: &RawValue, model: &str) -> Result<(), RequestError> {
+    if !raw.get().trim_start().starts_with('{') {
+        return Err(RequestError::invalid("the body is no JSON object"));
+    }
+    let params: RawParams<'_> = serde_json::from_str(raw.get())
+        .map_err(|error| RequestError::invalid(format!("the body cannot be used: {error}")))?;
+    if params.model != model {
+        return Err(RequestError::invalid(format!(
+            "the body asks for the model `{}` and the request for `{model}`",
+            params.model
+        )));
+    }
+    if params.stream {
+        return Err(RequestError::invalid("the body sets `stream`; a batch cannot stream"));
+    }
+    Ok(())
+}
+
+/// Hands every line of a download to `take` and returns how many could not be read: those over
+/// `max_line` bytes, and those of which `take` makes nothing. Ends early when `take` breaks.
+pub(super) fn each_line(
+    body: impl Read,
+    max_line: usize,
+    call: &Call<'_>,
+    take: &mut dyn FnMut(&[u8]) -> Option<ControlFlow<()>>,
+) -> Result<u64, CallError> {
+    let mut reader = BufReader::with_capacity(64 * 1024, body);
+    let mut buffer = Vec::new();
+    let mut unreadable = 0;
+    loop {
+        if call.is_stopped() {
+            return Err(CallError::passing("interrupted"));
+        }
+        let line = next_line(&mut reader, &mut buffer, max_line)
+            .map_err(|error| CallError::passing(format!("the results broke off: {error}")))?;
+        match line {
+            None => return Ok(unreadable),
+            Some(Line::TooLong) => unreadable += 1,
+            Some(Line::Whole) if buffer.trim_ascii().is_empty() => {}
+            Some(Line::Whole) => match take(&buffer) {
+                Some(ControlFlow::Continue(())) => {}
+                Some(ControlFlow::Break(())) => return Ok(unreadable),
+                None => unreadable += 1,
+            },
+        }
+    }
+}
+
+/// Sends the body of one request to `path` and returns the answer as it came.
+pub(super) fn ask(
+    http: &Http,
+    path: &str,
+    entry: &Entry<'_>,
+    call: &Call<'_>,
+) -> Result<Box<RawValue>, CreateError> {
+    let not_sent = |error: std::io::Error| CreateError::NotSent { reason: error.to_string() };
+    let body = entry.body().map_err(not_sent)?;
+    let mut bytes = body.get().as_bytes();
+    let post = Post { cap: MAX_ANSWER, ..Post::json(path, &mut bytes, entry.body_bytes) };
+    let posted = http.post(post, call);
+    if let Ok(reply) = &posted
+        && matches!(reply.status.as_u16(), 503 | 529)
+    {
+        // These say that nothing was done; asking for one answer, that is taken at its word.
+        let (kind, message) = http.message(reply);
+        let (message, retry_after) = (format!("{kind}: {message}"), reply.retry_after);
+        return Err(CreateError::Busy { message, retry_after });
+    }
+    let answer = http.created(posted)?;
+    serde_json::from_slice(&answer).map_err(|error| CreateError::Ambiguous {
+        reason: http.scrub(&format!("the answer is no JSON: {error}")),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_that_would_lead_elsewhere_are_refused() {
+        assert!(is_safe_id("msgbatch_01HkcTjaV5uDC8jWR4ZsDV8d"));
+        for id in ["", ".", "..", "a/b", "a..b", "a%2fb", "a?b", "a b", &"a".repeat(129)] {
+            assert!(!is_safe_id(id), "{id}");
+        }
+    }
+}

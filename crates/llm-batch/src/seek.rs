@@ -1,0 +1,130 @@
+//! What is done about a create whose fate is unknown.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::answer::RequestError;
+use crate::backoff::Backoff;
+use crate::draft::NOBODY;
+use crate::engine::Settings;
+use crate::error::Error;
+use crate::lane::OnAmbiguous;
+use crate::provider::{CallError, Found, Lost};
+use crate::send::Send;
+use crate::session::{Job, Session};
+
+/// A create that is looked for.
+#[derive(Debug)]
+pub(crate) struct Seek {
+    at: usize,
+    /// The request at each position on the wire; nobody where it is not wanted.
+    pub(crate) members: Vec<u32>,
+    nonce: String,
+    /// What happened to the create.
+    pub(crate) reason: String,
+    backoff: Backoff,
+    /// When it was first absent from the list.
+    absent: Option<Instant>,
+}
+
+impl Seek {
+    pub(crate) fn new(
+        at: usize,
+        members: Vec<u32>,
+        nonce: String,
+        reason: String,
+        settings: &Settings,
+    ) -> Seek {
+        let backoff = Backoff::new(settings.poll_interval);
+        Seek { at, members, nonce, reason, backoff, absent: None }
+    }
+
+    fn wanted(&self) -> impl Iterator<Item = u32> + '_ {
+        self.members.iter().copied().filter(|member| *member != NOBODY)
+    }
+}
+
+impl Session<'_> {
+    /// Looks for the batch once, and does what the policy says.
+    pub(crate) fn seek(&mut self, mut seek: Seek) -> Result<(), Error> {
+        let (anchor, requests, known) = {
+            let state = self.engine.state();
+            let record = state.record(seek.at);
+            (record.intent.anchor.clone(), record.size, state.batch_ids())
+        };
+        let lost = Lost { anchor: &anchor, nonce: &seek.nonce, requests, known: &known };
+        let policy = self.engine.settings.on_ambiguous;
+        match self.engine.provider.find(&lost, self.call) {
+            Ok(Found::Batch(created)) => self.submitted(seek.at, seek.nonce, seek.members, created),
+            Ok(Found::Absent) => match policy {
+                OnAmbiguous::Fail => self.give_up(&seek, "the provider's list does not have it"),
+                OnAmbiguous::Resubmit => self.resubmit(&seek, true),
+                OnAmbiguous::Hold => {
+                    let lag = self.engine.settings.list_lag;
+                    let first = *seek.absent.get_or_insert_with(Instant::now);
+                    if first.elapsed() >= lag {
+                        return self.resubmit(&seek, false);
+                    }
+                    let next = first.checked_add(lag).unwrap_or(self.call.deadline());
+                    self.jobs.push(next, Job::Seek(seek));
+                    Ok(())
+                }
+            },
+            Ok(Found::Undecided { reason }) => {
+                if policy == OnAmbiguous::Fail {
+                    return self.give_up(&seek, &reason);
+                }
+                // What may be it is in the list, so the list is not behind.
+                seek.absent = None;
+                let next = self.later(seek.backoff.after_success());
+                self.jobs.push(next, Job::Seek(seek));
+                Ok(())
+            }
+            Err(CallError::Passing { message, retry_after }) => {
+                if policy == OnAmbiguous::Fail {
+                    return self.give_up(&seek, &message);
+                }
+                let next = self.later(seek.backoff.after_failure(retry_after));
+                self.jobs.push(next, Job::Seek(seek));
+                Ok(())
+            }
+            Err(CallError::Refused { message }) => {
+                if policy == OnAmbiguous::Fail {
+                    return self.give_up(&seek, &message);
+                }
+                // Without a list nothing can be found out, today.
+                let reason = format!("{}; looking for it failed: {message}", seek.reason);
+                for member in seek.wanted() {
+                    self.mark_ambiguous(member as usize, &reason);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Sends the requests once more under another nonce.
+    fn resubmit(&mut self, seek: &Seek, may_be_paid: bool) -> Result<(), Error> {
+        let members: Vec<u32> = seek.wanted().collect();
+        let table = self.table;
+        let mut ids = members.iter().map(|&member| Arc::clone(table.id(member as usize)));
+        let mut state = self.engine.state();
+        let paid: Option<&mut dyn Iterator<Item = Arc<str>>> =
+            if may_be_paid { Some(&mut ids) } else { None };
+        state.void(seek.at, seek.reason.clone(), paid)?;
+        let replaces = Some(state.record(seek.at).number);
+        drop(state);
+        let send = Send::new(members, replaces, self.engine.settings.poll_interval);
+        self.jobs.push(Instant::now(), Job::Send(send));
+        Ok(())
+    }
+
+    /// Ends the requests as errored; the create stays unknown.
+    fn give_up(&mut self, seek: &Seek, found: &str) -> Result<(), Error> {
+        let reason = format!("{}; {found}", seek.reason);
+        for member in seek.wanted().collect::<Vec<_>>() {
+            let unknown = RequestError::Unknown { reason: reason.clone() };
+            self.hand_over(member as usize, Err(unknown))?;
+        }
+        Ok(())
+    }
+}

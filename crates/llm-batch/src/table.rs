@@ -1,0 +1,128 @@
+//! The requests of one pass: little of each is kept in memory.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::answer::RequestError;
+use crate::bodies::Bodies;
+use crate::digest::{Digest, digest};
+use crate::error::Error;
+use crate::provider::Provider;
+use crate::request::{Kind, Request};
+
+/// All requests of a pass, in the order they were given.
+#[derive(Debug)]
+pub(crate) struct Table {
+    items: Vec<Item>,
+    groups: Vec<Group>,
+    by_name: HashMap<(Kind, String), u32>,
+    bodies: Bodies,
+    /// Requests that cannot be sent as they are.
+    invalid: HashMap<usize, RequestError>,
+}
+
+/// What requests of one batch have in common.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Group {
+    pub(crate) kind: Kind,
+    pub(crate) model: String,
+}
+
+/// What is kept of a request.
+#[derive(Debug)]
+pub(crate) struct Item {
+    pub(crate) id: Arc<str>,
+    pub(crate) group: u32,
+    at: u64,
+    /// Bytes of its body as the provider takes it.
+    pub(crate) bytes: u64,
+    pub(crate) digest: Digest,
+}
+
+impl Table {
+    /// Returns an empty table; bodies that do not fit in memory go into `dir`.
+    pub(crate) fn new(dir: &Path) -> Table {
+        Table {
+            items: Vec::new(),
+            groups: Vec::new(),
+            by_name: HashMap::new(),
+            bodies: Bodies::new(dir),
+            invalid: HashMap::new(),
+        }
+    }
+
+    /// Takes a request in, encoded; one that cannot be sent is kept with the reason.
+    pub(crate) fn push(&mut self, request: &Request, provider: &dyn Provider) -> Result<(), Error> {
+        let encoded = if request.model.is_empty() {
+            Err(RequestError::invalid("the request names no model"))
+        } else {
+            provider.encode(request)
+        };
+        let index = self.items.len();
+        let mut item = Item {
+            id: request.id.as_str().into(),
+            group: self.group_of(request),
+            at: 0,
+            bytes: 0,
+            digest: [0; 32],
+        };
+        match encoded {
+            Ok(encoded) => {
+                item.digest = digest(provider, request, encoded.get());
+                item.at = self.bodies.push(encoded.get().as_bytes())?;
+                item.bytes = encoded.get().len() as u64;
+            }
+            Err(error) => {
+                self.invalid.insert(index, error);
+            }
+        }
+        self.items.push(item);
+        Ok(())
+    }
+
+    fn group_of(&mut self, request: &Request) -> u32 {
+        let key = (request.kind.clone(), request.model.clone());
+        let groups = &mut self.groups;
+        *self.by_name.entry(key).or_insert_with_key(|(kind, model)| {
+            groups.push(Group { kind: kind.clone(), model: model.clone() });
+            u32::try_from(groups.len() - 1).expect("fewer groups than requests fit in memory")
+        })
+    }
+
+    pub(crate) fn items(&self) -> &[Item] {
+        &self.items
+    }
+
+    pub(crate) fn id(&self, index: usize) -> &Arc<str> {
+        &self.items[index].id
+    }
+
+    pub(crate) fn group(&self, index: usize) -> &Group {
+        &self.groups[self.items[index].group as usize]
+    }
+
+    /// Returns why a request cannot be sent as it is.
+    pub(crate) fn invalid(&self, index: usize) -> Option<&RequestError> {
+        self.invalid.get(&index)
+    }
+
+    /// Fills `buffer` from the body of a request, from `start` on.
+    pub(crate) fn read(&self, index: usize, start: u64, buffer: &mut [u8]) -> std::io::Result<()> {
+        self.bodies.read(self.items[index].at + start, buffer)
+    }
+
+    /// Returns a table of requests whose bodies have so many bytes, of six kinds and models.
+    #[cfg(test)]
+    pub(crate) fn of_sizes(items: &[(u8, u64)]) -> Table {
+        let mut table = Table::new(Path::new("unused"));
+        for (index, &(number, bytes)) in items.iter().enumerate() {
+            let kind = if number % 2 == 0 { Kind::Judge } else { Kind::Planner };
+            let request = Request::prompt("", format!("m{}", number % 3), "").with_kind(kind);
+            let group = table.group_of(&request);
+            let id = index.to_string().into();
+            table.items.push(Item { id, group, at: 0, bytes, digest: [0; 32] });
+        }
+        table
+    }
+}

@@ -66,6 +66,8 @@ mod pull;
 mod retry;
 mod rounds;
 mod seat;
+#[cfg(all(test, shuttle))]
+mod shuttle_tests;
 mod slot;
 mod stats;
 mod submit;

@@ -5,7 +5,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::count::Counts;
-use crate::{Failure, features, perf, run, tidy};
+use crate::{Failure, features, models, perf, run, tidy};
 
 /// What runs the tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +80,7 @@ fn steps(root: &Path, runner: Runner, before: Vec<u8>) -> Vec<Step<'_>> {
             *counts = test(root, runner)?;
             Ok(())
         }),
+        Step::new("models", 300, |counts| models::models(root, counts)),
         Step::new("features", 120, |_| features::features(root)),
         Step::new("doc", 180, |_| doc(root)),
         Step::new("deny", 30, |_| deny(root)),

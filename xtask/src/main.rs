@@ -15,6 +15,7 @@ mod features;
 mod flat;
 mod json;
 mod metadata;
+mod models;
 mod perf;
 mod run;
 mod tidy;
@@ -32,6 +33,8 @@ usage: cargo xtask COMMAND
   tidy           house rules that no compiler knows
   test           every test of the workspace: nextest where it is installed, and doc tests
   doc            documentation of the workspace; a warning is an error
+  models         the engine under many orders of events: loom and shuttle, each in a build
+                 of its own
   features       each feature alone, none and all, for every crate that has features
   perf [allocs|ratio] [--bless]
                  measures, and compares with perf/*.toml; --bless writes what was measured
@@ -80,6 +83,12 @@ fn command(root: &Path) -> Result<ExitCode, Failure> {
         ["tidy"] => tidy::tidy(root)?,
         ["test"] => println!("{}", ci::test(root, ci::Runner::installed())?),
         ["doc"] => ci::doc(root)?,
+        ["models"] => {
+            let mut counts = count::Counts::default();
+            let outcome = models::models(root, &mut counts);
+            println!("{counts}");
+            outcome?;
+        }
         ["features"] => features::features(root)?,
         ["perf"] => perf::perf(root, &perf::Gate::ALL, bless)?,
         ["perf", "allocs"] => perf::perf(root, &[perf::Gate::Allocs], bless)?,

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use batch_core::{
     Batch, BatchError, BatchOf, BatchProcessor, Batcher, Builder, Close, Disposition, Event,
-    ManualClock, Observer, Refusal,
+    ManualClock, Observer, Refusal, Ticket,
 };
 use common::memory::{Memory, Mood};
 use common::{Gate, LONG, Recorder};
@@ -171,16 +171,13 @@ fn what_waits_behind_a_fatal_error_stays_in_the_journal() {
     let batcher = keeping(&keeps, &journal).max_batch_items(1).build().unwrap();
     let tickets: Vec<_> = [1, 2].map(|item| batcher.submit(item).unwrap()).into();
     let gate = journal.append.hold(3);
-    let late = thread::spawn({
-        let batcher = batcher.clone();
-        move || batcher.submit(3).unwrap_err().into_parts()
-    });
+    let late = thread::spawn(move || batcher.submit(3).unwrap_err().into_parts());
     journal.append.waits.pass();
     keeps.take().fail_all(Disposition::Fatal);
     gate.open();
     // The one on its way comes back, and so must not come again; nobody waits for ever.
     assert_eq!(late.join().unwrap(), (3, Refusal::Fatal { item: tickets[0].id() }));
-    let [first, second] = <[_; 2]>::try_from(tickets).unwrap().map(|ticket| ticket.wait());
+    let [first, second] = <[_; 2]>::try_from(tickets).unwrap().map(Ticket::wait);
     assert!(matches!(first, Err(BatchError::Failed(_))));
     assert!(matches!(second, Err(BatchError::Closed)));
     assert_eq!((journal.acked(), journal.left()), (vec![1, 3], vec![2]));
@@ -215,7 +212,7 @@ fn a_batch_that_ends_while_one_of_its_items_times_out_is_tried_again() {
     drop(batcher.flush());
     let batch = keeps.take();
     let gate = journal.ack.hold(1);
-    let keeper = thread::spawn(move || clock.advance(LONG - Duration::from_secs(1)));
+    let keeper = thread::spawn(move || clock.advance(LONG.saturating_sub(Duration::from_secs(1))));
     journal.ack.waits.pass();
     batch.slot(1).resolve(Err(Disposition::Split));
     drop(batch);

@@ -44,10 +44,7 @@ fn an_async_submit_that_is_dropped_leaves_its_place_to_the_next() {
     recorder.entered.pass();
     let mut second = batcher.submit_async(2);
     assert!(poll_once(&mut second).is_pending());
-    let blocked = {
-        let batcher = batcher.clone();
-        thread::spawn(move || batcher.submit(3).unwrap().wait().unwrap())
-    };
+    let blocked = thread::spawn(move || batcher.submit(3).unwrap().wait().unwrap());
     drop(second);
     recorder.gate.open();
     running.wait().unwrap();
@@ -151,8 +148,8 @@ struct Shelf(Arc<Mutex<Vec<Task>>>);
 
 impl Shelf {
     fn tasks(&self) -> Tasks {
-        let shelf = self.clone();
-        Tasks::new(move |task| shelf.0.lock().unwrap().push(task), |_| std::future::pending())
+        let queue = Arc::clone(&self.0);
+        Tasks::new(move |task| queue.lock().unwrap().push(task), |_| std::future::pending())
     }
 
     fn run(&self) {

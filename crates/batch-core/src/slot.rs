@@ -28,8 +28,8 @@ use crate::panics;
 use crate::sync::is_over;
 use crate::sync::raw::{AtomicU32, AtomicUsize, Ordering, UnsafeCell, current, park_until};
 
-/// Cells of one block; at most 64, the bits of [`Round::noted`].
-const CELLS: usize = if cfg!(all(test, loom)) { 2 } else { 64 };
+/// Cells of one block; at most 128, the bits of [`Round::noted`].
+const CELLS: usize = if cfg!(all(test, loom)) { 2 } else { 128 };
 
 /// The filler is done with the cell; the value is there unless `EMPTY` is set too.
 const DONE: u32 = 1;
@@ -206,7 +206,7 @@ pub(crate) struct Round<T, H> {
     /// References to that block that are to be given back.
     references: usize,
     /// Cells of that block that somebody waits for, a bit each.
-    noted: u64,
+    noted: u128,
     woken: Vec<Waiter>,
 }
 

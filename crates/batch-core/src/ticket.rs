@@ -62,8 +62,10 @@ impl<O, E> Ticket<O, E> {
     /// Says why the item has no output. [`BatchError::WouldDeadlock`] comes at once if the caller
     /// is inside the processor of the same batcher and the result is not there yet.
     pub fn wait(self) -> Outcome<O, E> {
-        self.wait_ready(None);
-        self.try_get().unwrap_or(Err(BatchError::WouldDeadlock))
+        if !self.claim.is_done() {
+            self.wait_ready(None);
+        }
+        self.claim.try_take().map_or(Err(BatchError::WouldDeadlock), outcome)
     }
 
     /// Blocks until the result is there, for at most `timeout`; with an inline batcher for longer

@@ -16,7 +16,7 @@ use crate::park;
 use crate::processor::BatchProcessor;
 use crate::seat::Seat;
 use crate::sync::raw::park_until;
-use crate::sync::{Arc, deadline, is_over};
+use crate::sync::{Arc, deadline, is_over, lock};
 use crate::ticket::Ticket;
 
 /// An item with what its processor says of it, asked before any lock is taken.
@@ -85,10 +85,15 @@ impl<P: BatchProcessor> Engine<P> {
         let weighed = self.weigh(item);
         if self.hooks.is_plain() {
             let now = self.now();
-            let mut state = self.lock_to_accept();
+            let mut state = lock(&self.state);
             if !state.room.is_waiting() && state.queue.admit(weighed.weight).is_ok() {
                 let ticket = state.accept_next(now, weighed);
-                self.lead_with(state);
+                if state.queue.take_changed() {
+                    self.lead_with(self.go_on_to_accept(state));
+                } else {
+                    // Whoever has to know of this batch was told when it began.
+                    self.board.write_accepted(state.queue.stats());
+                }
                 return Ok(ticket);
             }
         }

@@ -31,7 +31,9 @@ pub(crate) struct Transaction<'e, P: BatchProcessor> {
 enum Scope {
     /// Anybody.
     All,
-    /// Workers and the keeper: items were accepted.
+    /// Workers and the keeper: items were accepted, and a batch began or was filled by one.
+    Batch,
+    /// As `Batch`, if a batch was.
     Work,
     /// Nobody.
     Nobody,
@@ -74,6 +76,15 @@ impl<P: BatchProcessor> Engine<P> {
     /// Locks to accept items, and for nothing else.
     pub(super) fn lock_to_accept(&self) -> Transaction<'_, P> {
         self.begin(Scope::Work)
+    }
+
+    /// Makes a transaction of a lock under which an item began or filled a batch.
+    pub(super) fn go_on_to_accept<'e>(
+        &'e self,
+        state: MutexGuard<'e, State<P>>,
+    ) -> Transaction<'e, P> {
+        let (state, scope) = (Some(state), Scope::Batch);
+        Transaction { engine: self, state, waker: None, effects: None, scope }
     }
 
     fn begin(&self, scope: Scope) -> Transaction<'_, P> {
@@ -130,8 +141,8 @@ impl<P: BatchProcessor> Transaction<'_, P> {
         let mut state = self.state.take().expect("the lock is held until the drop");
         match self.scope {
             Scope::All => self.conclude_all(&mut state),
-            Scope::Work => {
-                if state.queue.take_changed() {
+            Scope::Work | Scope::Batch => {
+                if self.scope == Scope::Batch || state.queue.take_changed() {
                     self.call_worker(&mut state);
                     self.call_keeper(&mut state, false);
                 }

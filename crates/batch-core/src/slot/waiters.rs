@@ -71,7 +71,7 @@ impl Waiters {
     }
 
     /// Takes the waiters of all cells with these bits off the list.
-    pub(super) fn take_all(&self, cells: u64, taken: &mut Vec<Waiter>) {
+    pub(super) fn take_all(&self, cells: u128, taken: &mut Vec<Waiter>) {
         let mut list = lock(&self.0);
         let matching = list.extract_if(.., |(index, _)| cells & (1 << *index) != 0);
         taken.extend(matching.map(|(_, waiter)| waiter));

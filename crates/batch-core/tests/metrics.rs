@@ -5,13 +5,17 @@
 mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use batch_core::{
     BatchOf, BatchProcessor, Batcher, Close, Disposition, MetricsObserver, Retry, Sim, Stats,
 };
-use common::{Gate, LONG, Recorder as Processor, Watched};
+use common::memory::{Memory, Mood};
+use common::{Gate, LONG, Recorder as Processor, Watched, block_on};
 use metrics::{
     Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder,
     SharedString, Unit, with_local_recorder,
@@ -249,6 +253,28 @@ fn what_a_close_gives_back_is_counted() {
     drop(batcher.submit_all([1, 2, 1_001]).unwrap());
     assert_eq!(batcher.close(Close::Abort, LONG).leftovers.len(), 3);
     assert_eq!(board.values("batch.items{outcome=handed_back}"), [3.0]);
+    check(&board, batcher.stats());
+}
+
+#[test]
+fn what_the_journal_refuses_is_counted_submit_by_submit() {
+    let (board, journal) = (Board::default(), Memory::new());
+    let builder = Batcher::builder(Processor::open()).observer(observer(&board));
+    let batcher = builder.journal(Arc::clone(&journal)).inline().build().unwrap();
+    let gate = journal.append.hold(1);
+    let mut submits: Vec<_> = (1..4).map(|item| batcher.submit_async(item)).collect();
+    for submit in &mut submits {
+        assert!(Pin::new(submit).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    }
+    // The first is on its way alone, if not all are; the others go to the journal together.
+    journal.append.waits.pass();
+    journal.append.set(Mood::Fails);
+    gate.open();
+    for submit in submits {
+        assert!(block_on(submit).is_err());
+    }
+    assert!(batcher.submit_all([4, 5]).is_err());
+    assert_eq!(board.sum("batch.items{outcome=refused,error.type=journal}"), 4.0);
     check(&board, batcher.stats());
 }
 

@@ -178,7 +178,7 @@
 //! Counted, not timed: a submit takes the engine's lock once, `submit_all` once for all items that
 //! have room. A batch whose items are all completed takes it four times, whatever the number of its
 //! items, and wakes its waiters in one round after the last. Without a journal, an observer and a
-//! history, a batch costs 13 allocations at most and one for each 64 items (`tests/soak.rs` asserts
+//! history, a batch costs 4 allocations at most and one for each 128 items (`tests/soak.rs` asserts
 //! it, and that keys that come and go leave no byte behind). Reading [`Stats`] takes no lock. Ratios
 //! against channels and other engines are in `docs/perf.md` of the workspace.
 //!

@@ -21,7 +21,10 @@ fn may_know(from: &str, to: &str) -> bool {
         "batchyard" | "benches" | "conformance" => !ends.contains(&to),
         "batch-core" | "xtask" => false,
         "action-cache" | "history-prune" => matches!(to, "batch-core" | "content-store"),
-        "git-batch" | "llm-batch" => matches!(to, "batch-core" | "batch-journal"),
+        "git-batch" => matches!(to, "batch-core" | "batch-journal"),
+        // The simulator is for its tests, and knows nobody.
+        "llm-batch" => matches!(to, "batch-core" | "batch-journal" | "llm-simulator"),
+        "llm-simulator" => false,
         _ => to == "batch-core",
     }
 }
@@ -65,6 +68,7 @@ mod tests {
             ("batchyard", "benches"),
             ("benches", "batchyard"),
             ("xtask", "batch-core"),
+            ("llm-simulator", "llm-batch"),
         ] {
             assert_eq!(findings(from, to), 1, "{from} -> {to}");
         }

@@ -4,6 +4,8 @@
 //!   they made, and prints how many times faster ours was.
 //! * `perf-core` does the same for the engine alone, against channels and other engines (feature
 //!   `peers`).
+//! * `perf-lessons` does it for the index of lessons, against the seed's way and SQLite (feature
+//!   `lessons`).
 //! * `perf-allocs` runs fixed scenarios under a [counting allocator](alloc::Counting) and prints
 //!   how often each asked for memory. The same on every machine, whatever else runs there.
 //!
@@ -14,6 +16,8 @@ pub mod alloc;
 pub mod core_ratios;
 #[cfg(feature = "domains")]
 pub mod git;
+#[cfg(feature = "lessons")]
+pub mod lessons;
 #[cfg(feature = "peers")]
 mod seed_port;
 

@@ -16,6 +16,7 @@ mod flat;
 mod json;
 mod metadata;
 mod models;
+mod peers;
 mod perf;
 mod run;
 mod tidy;
@@ -38,6 +39,9 @@ usage: cargo xtask COMMAND
   features       each feature alone, none and all, for every crate that has features
   perf [allocs|ratio] [--bless]
                  measures, and compares with perf/*.toml; --bless writes what was measured
+  peers llm-contract [--python PATH]
+                 on demand: the official Python packages against the provider simulator, and
+                 our requests against their types; needs Python 3.12 and the package index
 ";
 
 /// What a command did not manage, for a person to read.
@@ -60,12 +64,14 @@ fn command(root: &Path) -> Result<ExitCode, Failure> {
 
     let mut words = Vec::new();
     let (mut hosted, mut bless) = (false, false);
+    let mut python = None;
     let mut arguments = lexopt::Parser::from_env();
     while let Some(argument) = arguments.next()? {
         match argument {
             Short('h') | Long("help") => words.insert(0, "help".to_owned()),
             Long("hosted") => hosted = true,
             Long("bless") => bless = true,
+            Long("python") => python = Some(arguments.value()?.to_string_lossy().into_owned()),
             Value(word) => words.push(word.to_string_lossy().into_owned()),
             other => return Err(other.unexpected().into()),
         }
@@ -73,6 +79,9 @@ fn command(root: &Path) -> Result<ExitCode, Failure> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     if hosted && words != ["ci"] {
         return Err("`--hosted` belongs to `ci`".into());
+    }
+    if python.is_some() && words.first() != Some(&"peers") {
+        return Err("`--python` belongs to `peers`".into());
     }
     if bless && words.first() != Some(&"perf") {
         return Err("`--bless` belongs to `perf`".into());
@@ -93,6 +102,7 @@ fn command(root: &Path) -> Result<ExitCode, Failure> {
         ["perf"] => perf::perf(root, &perf::Gate::ALL, bless)?,
         ["perf", "allocs"] => perf::perf(root, &[perf::Gate::Allocs], bless)?,
         ["perf", "ratio"] => perf::perf(root, &[perf::Gate::Ratio], bless)?,
+        ["peers", "llm-contract"] => peers::llm_contract(root, python.as_deref())?,
         _ => return Err(format!("unknown command `{}`\n\n{HELP}", words.join(" ")).into()),
     }
     Ok(ExitCode::SUCCESS)

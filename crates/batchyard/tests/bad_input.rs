@@ -249,7 +249,7 @@ fn flags_of_later_versions_are_unknown() {
     let base = ["git", "apply", "--repo", "repo", "-"];
     yard.run_with(base.iter().chain(&["--batch-id=x"]), "").refused(&["unexpected argument"]);
     let base = ["llm", "run", "--provider", "offline", "--answers", ".", "--out", "o", "-"];
-    for flag in ["--max-cost=1", "--deadline=1s"] {
+    for flag in ["--deadline=1s", "--prices=p"] {
         yard.run_with(base.iter().chain([&flag]), "").refused(&["unexpected argument"]);
     }
     yard.run(["lessons", "recall", "f"]).refused(&["recall"]);
@@ -278,6 +278,7 @@ fn usage_faults_are_refused() {
     }
     let args = ["llm", "run", "--provider", "anthropic", "--answers", ".", "--out", "o", "-"];
     yard.run(args).refused(&["--answers belongs to the provider offline"]);
+    yard.run(base.iter().chain(&["--max-cost=-1"])).refused(&["dollars"]);
     yard.run(base.iter().chain(&["--lane=fast"])).refused(&["batch or sync"]);
     yard.run(base.iter().chain(&["--lane=sync"])).refused(&["no lane but `batch`"]);
     let args = ["llm", "run", "--provider", "mistral", "--out", "o", "-"];

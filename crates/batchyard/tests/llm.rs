@@ -108,7 +108,7 @@ fn bodies_pass_through_unchanged() {
     ];
     yard.write("r.jsonl", format!("{}\n{}", lines[0], lines[1]));
     run(&yard, &server).code(0);
-    let creates: Vec<Value> = server.creates().iter().map(|create| create.json()).collect();
+    let creates: Vec<Value> = server.creates().iter().map(llm_simulator::Seen::json).collect();
     let sent: Vec<&Value> = creates
         .iter()
         .flat_map(|create| create["requests"].as_array().expect("requests"))
@@ -343,4 +343,22 @@ fn the_state_can_be_looked_at_and_its_batches_cancelled_while_a_run_waits() {
     );
     assert_eq!(ask("cancel").summary()["batches"], 0);
     yard.run(["llm", "status", "--state", "nowhere"]).refused(&["nowhere", "no state folder"]);
+}
+
+#[test]
+fn a_limit_to_the_cost_is_kept_before_anything_is_sent() {
+    let yard = Yard::new();
+    let server = Server::start(Creates::Work);
+    yard.write("r.jsonl", requests(&[("a", "judge", "claude-haiku-4-5")]));
+    let limited =
+        |dollars: &str| finish(command(&yard, &server).args(["--max-cost", dollars]), b"");
+    limited("0.01").refused(&["may cost 0.01 USD", "0.01 USD allowed"]);
+    assert!(server.seen().is_empty() && !yard.path("out.jsonl").exists());
+    let summary = limited("0.02").code(0).summary();
+    // Ten tokens in and five out, at half of one and of five dollars a million.
+    assert_eq!(summary["cost"], json!(0.000_017_5));
+    assert_eq!(summary["cost_one_by_one"], json!(0.000_035));
+    assert_eq!(summary["groups"][0]["kind"], "judge");
+    yard.write("r.jsonl", requests(&[("b", "judge", "nobody-knows")]));
+    limited("9").refused(&["no price", "nobody-knows"]);
 }

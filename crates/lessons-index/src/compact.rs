@@ -1,7 +1,7 @@
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use jiff::{SignedDuration, Timestamp};
@@ -164,8 +164,7 @@ impl Job<'_> {
         last: &HashMap<String, u64>,
     ) -> Result<(), CompactError> {
         let failed = |source| CompactError::Write { path: fresh.to_owned(), source };
-        let create = || OpenOptions::new().write(true).create(true).truncate(true).open(fresh);
-        let new = create().map_err(failed)?;
+        let new = create_private(fresh).map_err(failed)?;
         let mut out = BufWriter::with_capacity(CHUNK_BYTES, &new);
         let mut bad = Vec::new();
         let end = self.copy(metadata.len(), last, &mut out, &mut bad).map_err(failed)?;
@@ -302,6 +301,11 @@ fn copy_range(file: &File, mut from: u64, len: u64, out: &mut impl Write) -> io:
         from += room as u64;
     }
     Ok(())
+}
+
+/// Creates a file that only its owner may read, until it has the permissions of another.
+pub(crate) fn create_private(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
 }
 
 /// Returns the name of a file in the same folder.

@@ -27,11 +27,14 @@ pub struct Fingerprint(u128);
 impl Fingerprint {
     /// Makes the fingerprint of a failure.
     pub fn of(scope: &str, failure_type: &str, failure_msg: &str) -> Self {
-        let mut text = String::with_capacity(scope.len() + failure_type.len() + failure_msg.len());
-        text.push_str(scope);
-        text.push('\0');
-        text.push_str(failure_type);
-        text.push('\0');
+        let len = scope.len() + failure_type.len() + failure_msg.len() + 16;
+        let mut text = String::with_capacity(len);
+        // With their lengths, so that no text can pass for two others.
+        for part in [scope, failure_type] {
+            text.push_str(&part.len().to_string());
+            text.push(':');
+            text.push_str(part);
+        }
         mask_into(failure_msg, &mut text);
         let hash = blake3::derive_key("lessons-index 2026-01 fingerprint", text.as_bytes());
         Self(hash[..16].iter().fold(0, |bits, byte| bits << 8 | u128::from(*byte)))

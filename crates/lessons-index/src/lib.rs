@@ -37,23 +37,41 @@
 //!   if the path is a symbolic link), take in what others wrote, end a torn last line (it is never deleted) and append. [`LessonsIndex::refresh`]
 //!   parses the appended bytes only. Readers need neither the lock nor the right to write.
 //!
+//! * **Failures are counted by what they say.** [`LessonsIndex::record`] finds the lesson of the
+//!   same failure by its [`Fingerprint`], under the lock of the file, and counts it up;
+//!   [`Snapshot::seen_before`] looks without counting.
+//! * **Recall ranks.** [`Snapshot::recall`] finds the lessons that say most about a task or an
+//!   error, within a budget of tokens, and says why.
+//! * **What is replaced or removed goes.** [`LessonsIndex::compact`] writes the file anew without
+//!   it; from 1 MiB on that happens by itself once more than half is dead. [`merge_files`] merges
+//!   two versions of a file by id, for git.
+//!
 //! # Limits
 //!
 //! * Linux and macOS, on file systems where locks work.
 //! * The lessons are in memory, with their lines. A line may have 16 MiB by default.
-//! * The file grows by a line for each change; it is not compacted.
 //! * Programs that append without the lock must write whole lines in one write; a failed write
-//!   of ours is then not always undone ([`WriteError::Torn`] says so).
+//!   of ours is then not always undone ([`WriteError::Torn`] says so), and what they write in the
+//!   moment of a compaction can be lost.
 //! * A change in place that leaves size and time, or that changes only bytes far from the end
-//!   while the file grows, is not noticed by `refresh`; `reload` always is right.
+//!   while the file grows, is not noticed by `refresh`; `reload` always is right. Nothing watches
+//!   the file: call `refresh`, which costs a look at its metadata.
+//! * UTF-16 is reported, not read.
+//! * Words for recall are runs of letters, digits and `_`: languages without blanks between words
+//!   are found by [`Query::contains`] only.
 //!
 //! # Performance
 //!
-//! Loading parses with simd-json. A look-up by id, and the newest lessons of an exact field, cost
-//! a few hash look-ups, whatever the size; a text search without an exact field is one scan over
-//! the case-folded messages. Publishing one lesson among n copies O(log n) lessons on average,
-//! never the whole set; once in a while a call merges two large parts and takes as long as
-//! building them takes.
+//! A segment keeps its lines as they were read, in memory once, and columns of what queries
+//! compare: about 120 bytes a lesson, and about 250 more once text was searched and ranked. A
+//! look-up by id costs a hash look-up in each of O(log n) segments and copies nothing; an
+//! exact field is a list, newest first. A search for text looks only into blocks of 16 messages
+//! whose trigrams fit, and is one scan of memory at worst. Publishing appends to a page of 512
+//! lessons, whatever the size; full pages are merged into segments by a thread in the background.
+//! The indexes for text are built by such a thread after loading, or by the first query that needs
+//! them.
+//!
+//! The measurements are in `docs/perf.md`.
 #![forbid(unsafe_code)]
 
 mod assemble;

@@ -1,12 +1,12 @@
 use std::collections::{HashMap, HashSet};
-use std::fs::{self, File};
+use std::fs;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::compact::beside;
+use crate::compact::{beside, create_private};
 use crate::error::{OpenError, WriteError};
 use crate::fault::{Fault, FaultKind};
 use crate::intake::Lines;
@@ -281,7 +281,7 @@ fn get<'a>(values: &[(String, &'a str)], name: &str) -> Option<&'a str> {
 fn write(path: &Path, text: &str) -> Result<(), WriteError> {
     let fresh = beside(path, ".", ".merge");
     let put = || {
-        let mut file = File::create(&fresh)?;
+        let mut file = create_private(&fresh)?;
         file.write_all(text.as_bytes())?;
         file.set_permissions(fs::metadata(path)?.permissions())?;
         file.sync_all()?;

@@ -31,6 +31,8 @@ pub(crate) struct Shared {
     source: Mutex<Source>,
     last_load: ArcSwap<LastLoad>,
     compactions: AtomicU64,
+    /// A shorter file is not compacted by itself.
+    compact_from: AtomicU64,
 }
 
 impl Shared {
@@ -44,6 +46,7 @@ impl Shared {
                 took: Duration::ZERO,
             }),
             compactions: AtomicU64::new(0),
+            compact_from: AtomicU64::new(0),
         };
         shared.reload()?;
         Ok(shared)
@@ -93,11 +96,14 @@ impl Shared {
     pub(crate) fn compact_if_due(&self) {
         let mut source = self.source();
         let (len, live) = (source.len(), self.current().live_bytes);
-        if source.options().auto_compact.is_some_and(|from| len >= from && live < len / 2) {
-            // What cannot be done now is tried again after the next write.
+        let Some(from) = source.options().auto_compact else { return };
+        if live < len / 2 && len >= from.max(self.compact_from.load(Relaxed)) {
             let compacted = source.compact(&Compaction::default());
             self.publish(&mut source);
             self.compactions.fetch_add(u64::from(compacted.is_ok()), Relaxed);
+            // Broken lines stay, and a conflict is an error: the next time is when the file has
+            // twice the length, so that the work is paid for by what was written.
+            self.compact_from.store(source.len().saturating_mul(2), Relaxed);
         }
     }
 

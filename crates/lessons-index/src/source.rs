@@ -13,7 +13,7 @@ use crate::draft::Draft;
 use crate::error::{OpenError, WriteError};
 use crate::intake::Intake;
 use crate::lesson::Lesson;
-use crate::lock::SidecarLock;
+use crate::lock::{self, Sidecar, SidecarLock};
 use crate::options::{Fsync, Options};
 use crate::report::Summary;
 
@@ -33,6 +33,9 @@ pub(crate) struct Source {
     seen: Option<Seen>,
     /// What is read, but not published.
     pending: Pending,
+    sidecar: Sidecar,
+    /// The file as it was opened to append last.
+    file: Option<Arc<File>>,
 }
 
 struct Seen {
@@ -58,7 +61,7 @@ pub(crate) struct Pending {
 
 /// Is the file with its lock, read to its end.
 pub(crate) struct Locked {
-    file: File,
+    file: Arc<File>,
     /// Where symbolic links lead to, if the file was not there before.
     created: Option<PathBuf>,
     _lock: SidecarLock,
@@ -72,6 +75,8 @@ impl Source {
             options,
             seen: None,
             pending: Pending::default(),
+            sidecar: Sidecar::default(),
+            file: None,
         }
     }
 
@@ -125,19 +130,31 @@ impl Source {
     /// Takes the lock and reads what others wrote, which is pending then.
     pub(crate) fn lock(&mut self) -> Result<Locked, WriteError> {
         let target = target_of(&self.path);
-        let lock = Self::lock_only(&target)?;
-        let open = || OpenOptions::new().read(true).append(true).create(true).open(&self.path);
+        let lock = self.lock_only(&target)?;
         let cannot_open = |source| WriteError::Open { path: self.path.clone(), source };
-        let is_new = !self.path.exists();
-        let file = open().map_err(cannot_open)?;
-        let metadata = file.metadata().map_err(cannot_open)?;
+        let (file, metadata, is_new) = self.open().map_err(cannot_open)?;
+        self.file = Some(Arc::clone(&file));
         self.catch_up(&file, &metadata)?;
         Ok(Locked { file, created: is_new.then_some(target), _lock: lock })
     }
 
-    fn lock_only(target: &Path) -> Result<SidecarLock, WriteError> {
-        let path = SidecarLock::path_of(target);
-        SidecarLock::acquire(&path).map_err(|source| WriteError::Lock { path, source })
+    /// Opens the file to append, if it is not open, and says whether it is new.
+    fn open(&self) -> io::Result<(Arc<File>, Metadata, bool)> {
+        let there = fs::metadata(&self.path);
+        if let (Ok(there), Some(file)) = (&there, &self.file)
+            && lock::is_same(there, &file.metadata()?)
+        {
+            return Ok((Arc::clone(file), there.clone(), false));
+        }
+        let is_new = there.is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+        let file = OpenOptions::new().read(true).append(true).create(true).open(&self.path)?;
+        let metadata = file.metadata()?;
+        Ok((Arc::new(file), metadata, is_new))
+    }
+
+    fn lock_only(&mut self, target: &Path) -> Result<SidecarLock, WriteError> {
+        let path = Sidecar::path_of(target);
+        self.sidecar.lock(&path).map_err(|source| WriteError::Lock { path, source })
     }
 
     /// Appends lessons as one write.
@@ -146,7 +163,7 @@ impl Source {
         locked: &Locked,
         lessons: &[Arc<Lesson>],
     ) -> Result<(), WriteError> {
-        let file = &locked.file;
+        let file = &*locked.file;
         let mut bytes = Vec::with_capacity(lessons.iter().map(|l| l.raw().len() + 1).sum());
         // A last line without an end, whole or torn, must not be glued to ours.
         if self.intake.is_inside_line() {
@@ -183,7 +200,7 @@ impl Source {
     /// Writes the file anew without what does not hold any more, and reads that.
     pub(crate) fn compact(&mut self, policy: &Compaction) -> Result<Compacted, CompactError> {
         let target = target_of(&self.path);
-        let _lock = Self::lock_only(&target)?;
+        let _lock = self.lock_only(&target)?;
         let done = compact::compact(&target, &self.options, policy)?;
         self.refresh().map_err(WriteError::Unread)?;
         Ok(done)

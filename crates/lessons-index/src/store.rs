@@ -197,13 +197,13 @@ mod shuttle_model {
 
     fn change_of(change: u64) -> Vec<Arc<Lesson>> {
         let id = change % IDS;
-        let other = if change % 4 == 0 {
+        let other = if change.is_multiple_of(4) {
             format!("{{\"id\":\"{}\",\"deleted_at\":\"now\"}}", (id + 1) % IDS)
         } else {
             format!("{{\"id\":\"new-{change}\",\"times_seen\":{change}}}")
         };
         let lines = [format!("{{\"id\":\"{id}\",\"times_seen\":{change}}}"), other];
-        lines.iter().map(|line| Arc::new(Lesson::parse_line(line).unwrap())).collect()
+        lines.iter().map(|line| Arc::new(Lesson::parse_line(line).expect("a lesson"))).collect()
     }
 
     fn assert_holds(state: &State, wanted: &Model) {
@@ -230,7 +230,9 @@ mod shuttle_model {
                     let mut held = vec![store.current()];
                     while held.last().is_some_and(|last| last.seq < CHANGES) {
                         // What was replaced, removed and merged meanwhile makes no difference.
-                        held.iter().for_each(|state| assert_holds(state, &model(state.seq)));
+                        for state in &held {
+                            assert_holds(state, &model(state.seq));
+                        }
                         let next = store.current();
                         assert!(held.iter().all(|state| state.seq <= next.seq));
                         if held.iter().all(|state| state.seq < next.seq) {
@@ -238,7 +240,9 @@ mod shuttle_model {
                         }
                         thread::yield_now();
                     }
-                    held.iter().for_each(|state| assert_holds(state, &model(state.seq)));
+                    for state in &held {
+                        assert_holds(state, &model(state.seq));
+                    }
                 })
             })
             .collect();
@@ -253,11 +257,15 @@ mod shuttle_model {
                         mergers.push(thread::spawn(move || store.merge()));
                     }
                 }
-                mergers.into_iter().for_each(|merger| merger.join().unwrap());
+                for merger in mergers {
+                    merger.join().expect("it does not panic");
+                }
             })
         };
-        writer.join().unwrap();
-        readers.into_iter().for_each(|reader| reader.join().unwrap());
+        writer.join().expect("it does not panic");
+        for reader in readers {
+            reader.join().expect("it does not panic");
+        }
         let last = store.current();
         assert_eq!(last.seq, CHANGES);
         assert_holds(&last, &model(CHANGES));
@@ -278,12 +286,15 @@ mod shuttle_model {
                 mergers.push(thread::spawn(move || store.merge()));
             }
         }
-        mergers.into_iter().for_each(|merger| merger.join().unwrap());
+        for merger in mergers {
+            merger.join().expect("it does not panic");
+        }
         let mut wanted = Model::new();
         for lesson in [change_of(3), change_of(4)].concat() {
-            match lesson.is_tombstone() {
-                true => drop(wanted.remove(&lesson.id)),
-                false => drop(wanted.insert(lesson.id.clone(), lesson.times_seen)),
+            if lesson.is_tombstone() {
+                wanted.remove(&lesson.id);
+            } else {
+                wanted.insert(lesson.id.clone(), lesson.times_seen);
             }
         }
         assert_holds(&store.current(), &wanted);

@@ -246,3 +246,18 @@ fn compacting_needs_no_other_index() {
     index.compact(&Compaction::default()).unwrap();
     assert_eq!(ids(&index.snapshot().all()), ["a", "b"]);
 }
+
+/// What cannot be taken out is no reason to write the file anew after every change.
+#[test]
+fn broken_lines_do_not_make_a_file_compact_itself_again_and_again() {
+    let broken = "broken line\n".repeat(2_000);
+    let file = scratch(&broken);
+    let options = options().with_auto_compact(Some(1_000));
+    let index = LessonsIndex::open(&file.path, options).unwrap();
+    for n in 0..50 {
+        index.add(lesson(&n.to_string())).unwrap();
+    }
+    assert!(index.write_stats().compactions <= 1);
+    assert_eq!(file.open().report().faults_total, 2_000);
+    assert_eq!(index.snapshot().len(), 50);
+}

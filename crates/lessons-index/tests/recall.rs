@@ -301,7 +301,8 @@ fn a_text_without_a_known_word_finds_nothing() {
     for text in ["", " ", "a", "?!", "unknown words"] {
         assert!(index.snapshot().recall(text).run().is_empty(), "{text:?}");
     }
-    let long = "word ".repeat(10) + &(0..500).map(|n| format!("w{n} ")).collect::<String>();
+    let numbered: Vec<String> = (0..500).map(|n| format!("w{n}")).collect();
+    let long = "word ".repeat(10) + &numbered.join(" ");
     add_all(&index, &[r#"{"id":"b","failure_msg":"w7 w8"}"#]);
     assert_eq!(index.snapshot().recall(&long).run().len(), 1);
     assert!(index.snapshot().recall("w7").limit(0).run().is_empty());

@@ -119,7 +119,9 @@ fn apply(index: &LessonsIndex, sqlite: &Sqlite, step: &Step) {
         }
         Step::Append(lessons) => {
             append(index, lessons);
-            lessons.iter().for_each(|lesson| sqlite.put(lesson, None));
+            for lesson in lessons {
+                sqlite.put(lesson, None);
+            }
         }
         Step::Forget(ids) => {
             for id in ids.iter().map(|id| format!("id-{id:02}")) {
@@ -147,7 +149,9 @@ fn apply(index: &LessonsIndex, sqlite: &Sqlite, step: &Step) {
                 .map(|n| Lesson::builder(format!("many-{:03}", n % 700)).build().unwrap())
                 .collect();
             append(index, &lessons);
-            lessons.iter().for_each(|lesson| sqlite.put(lesson, None));
+            for lesson in &lessons {
+                sqlite.put(lesson, None);
+            }
         }
     }
 }

@@ -3,6 +3,9 @@
 use serde::Serialize;
 
 use crate::answer::{Answer, RequestError, Status, Usage};
+use crate::lane::Lane;
+use crate::prices::Prices;
+use crate::table::Group;
 
 /// Counts of a run, or of everything a batcher did.
 ///
@@ -22,39 +25,128 @@ pub struct Accounting {
     pub pending: u64,
     /// Batches that the provider is known to have taken.
     pub batches: u64,
-    /// Creates that were attempted, whatever came of them.
+    /// Creates that were attempted, whatever came of them, and calls of the lane `sync`.
     pub submissions: u64,
     /// `requests` minus `submissions`; negative is possible.
     pub calls_saved: i64,
-    /// HTTP calls of every sort: creates, polls, results.
+    /// HTTP calls of every sort: creates, uploads, polls, lists, results.
     pub http_calls: u64,
-    /// Tokens read, as far as the provider told.
+    /// Tokens read, as far as the provider told, those from a cache included.
     pub input_tokens: u64,
     /// Tokens written, as far as the provider told.
     pub output_tokens: u64,
-    /// What it cost in dollars; `None` where no price is known.
+    /// Of the tokens read, those that came out of a cache.
+    pub cache_read_tokens: u64,
+    /// What it cost in dollars; `None` where the price of one of the models is not known.
     pub cost: Option<f64>,
-    /// Requests that may have been paid for twice. This version never sends a create twice.
+    /// What the same tokens would have cost one by one, at the price of the lane `sync`.
+    pub cost_one_by_one: Option<f64>,
+    /// Requests that may have been paid for twice: those that were sent again although the first
+    /// create, or the first call of the lane `sync`, may have been taken.
     pub possibly_paid_twice: u64,
+    /// The same by kind, model and lane, in order of first appearance.
+    pub groups: Vec<GroupAccounting>,
+}
+
+/// Counts of the requests of one kind and model that took one lane.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct GroupAccounting {
+    /// The kind.
+    pub kind: String,
+    /// The model.
+    pub model: String,
+    /// The lane.
+    pub lane: Lane,
+    /// Requests asked.
+    pub requests: u64,
+    /// Requests answered.
+    pub succeeded: u64,
+    /// Tokens read, those from a cache included.
+    pub input_tokens: u64,
+    /// Tokens written.
+    pub output_tokens: u64,
+    /// Of the tokens read, those that came out of a cache.
+    pub cache_read_tokens: u64,
+    /// What it cost in dollars; `None` where the price is not known.
+    pub cost: Option<f64>,
+    /// What the same tokens would have cost one by one.
+    pub cost_one_by_one: Option<f64>,
 }
 
 impl Accounting {
-    pub(crate) fn count(&mut self, status: Status, usage: Option<Usage>) {
+    pub(crate) fn count(
+        &mut self,
+        group: &Group,
+        lane: Lane,
+        status: Status,
+        usage: Option<Usage>,
+        prices: &Prices,
+    ) {
+        let is_new = |g: &GroupAccounting| {
+            g.lane == lane && g.model == group.model && g.kind == group.kind.as_str()
+        };
+        let at = self.groups.iter().position(is_new).unwrap_or_else(|| {
+            self.groups.push(GroupAccounting::new(group, lane, prices));
+            self.groups.len() - 1
+        });
+        let of_group = &mut self.groups[at];
+        of_group.requests += 1;
         self.requests += 1;
         match status {
-            Status::Succeeded => self.succeeded += 1,
+            Status::Succeeded => {
+                self.succeeded += 1;
+                of_group.succeeded += 1;
+            }
             Status::Pending | Status::Ambiguous => self.pending += 1,
             Status::Errored | Status::Expired | Status::Canceled => self.failed += 1,
         }
         let usage = usage.unwrap_or_default();
-        self.input_tokens = self.input_tokens.saturating_add(usage.input_tokens);
-        self.output_tokens = self.output_tokens.saturating_add(usage.output_tokens);
+        for (total, tokens) in [
+            (&mut self.input_tokens, usage.input_tokens),
+            (&mut of_group.input_tokens, usage.input_tokens),
+            (&mut self.output_tokens, usage.output_tokens),
+            (&mut of_group.output_tokens, usage.output_tokens),
+            (&mut self.cache_read_tokens, usage.cache_read_tokens),
+            (&mut of_group.cache_read_tokens, usage.cache_read_tokens),
+        ] {
+            *total = total.saturating_add(tokens);
+        }
+        let add = |total: &mut Option<f64>, lane| {
+            *total = total.zip(prices.cost(&group.model, lane, usage)).map(|(a, b)| a + b);
+        };
+        add(&mut of_group.cost, lane);
+        add(&mut of_group.cost_one_by_one, Lane::Sync);
         self.settle();
     }
 
     pub(crate) fn settle(&mut self) {
         let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
         self.calls_saved = signed(self.requests) - signed(self.submissions);
+        let sum = |cost: fn(&GroupAccounting) -> Option<f64>| {
+            let costs: Option<Vec<f64>> = self.groups.iter().map(cost).collect();
+            costs.filter(|costs| !costs.is_empty()).map(|costs| costs.iter().sum())
+        };
+        let (cost, one_by_one) = (sum(|group| group.cost), sum(|group| group.cost_one_by_one));
+        (self.cost, self.cost_one_by_one) = (cost, one_by_one);
+    }
+}
+
+impl GroupAccounting {
+    fn new(group: &Group, lane: Lane, prices: &Prices) -> GroupAccounting {
+        let nothing = prices.cost(&group.model, lane, Usage::default());
+        GroupAccounting {
+            kind: group.kind.to_string(),
+            model: group.model.clone(),
+            lane,
+            requests: 0,
+            succeeded: 0,
+            input_tokens: 0,
+            output_tokens: 0,
+            cache_read_tokens: 0,
+            cost: nothing,
+            cost_one_by_one: nothing,
+        }
     }
 }
 

@@ -43,12 +43,26 @@ impl Answer {
 /// Tokens of one answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Usage {
-    /// Tokens read.
+    /// Tokens read, those out of a cache and into one included.
     #[serde(default)]
     pub input_tokens: u64,
     /// Tokens written.
     #[serde(default)]
     pub output_tokens: u64,
+    /// Of the tokens read, those that came out of a cache.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub cache_read_tokens: u64,
+    /// Of the tokens read, those that went into a cache.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub cache_write_tokens: u64,
+    /// Of the tokens that went into a cache, those that stay there for an hour.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub cache_write_1h_tokens: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature is serde's")]
+fn is_none(tokens: &u64) -> bool {
+    *tokens == 0
 }
 
 /// Where a request stands at the end of a run.

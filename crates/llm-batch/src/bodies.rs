@@ -30,6 +30,10 @@ impl Bodies {
         Bodies { dir: dir.to_owned(), tail: Vec::new(), file: None, flushed: 0 }
     }
 
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
     /// Appends and returns the position.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<u64, Error> {
         if self.tail.len() + bytes.len() > KEPT && !self.tail.is_empty() {

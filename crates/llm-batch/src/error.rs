@@ -45,6 +45,23 @@ pub enum Error {
         /// The state folder.
         state: PathBuf,
     },
+    /// The run may cost more than it must.
+    #[error(
+        "the run may cost {estimate:.2} USD, more than the {max:.2} USD allowed; allow more, or ask \
+         for less"
+    )]
+    OverBudget {
+        /// What it may cost, in dollars: an estimate, and rather too high.
+        estimate: f64,
+        /// What it must cost at most, in dollars.
+        max: f64,
+    },
+    /// A limit to the cost was set, and the price of a model is not known.
+    #[error("no price is known for the model `{model}`, so a limit to the cost cannot be kept")]
+    NoPrice {
+        /// The model.
+        model: String,
+    },
     /// The same id is being worked on in this process.
     #[error("the request `{id}` is in flight; wait for it or give the second one its own id")]
     InFlight {

@@ -48,6 +48,16 @@ pub enum LaneChoice {
     Sync,
 }
 
+impl LaneChoice {
+    /// Returns the lane that a request takes which was not sent yet.
+    pub(crate) fn lane(self) -> Lane {
+        match self {
+            LaneChoice::Batch => Lane::Batch,
+            LaneChoice::Sync => Lane::Sync,
+        }
+    }
+}
+
 /// What is done about a create whose fate is unknown, once the provider's list was looked at.
 ///
 /// Where the batch is found, its answers are delivered whatever is chosen here.

@@ -40,12 +40,13 @@
 //!   what is absent from two lists, [`list_lag`](Builder::list_lag) apart, is sent once more.
 //!   [`OnAmbiguous`] has other ways. So nothing is paid twice as long as the provider's list is
 //!   behind by less than that.
-//! * [`Accounting`] counts requests, submissions, HTTP calls and tokens apart.
+//! * [`Accounting`] counts requests, submissions, HTTP calls, tokens and dollars apart, and by kind,
+//!   model and lane.
 //!
 //! # Limits
 //! * An answer of the lane `sync` that is lost cannot be looked for: its request stays ambiguous,
 //!   or is asked once more where [`sync_retry`](Builder::sync_retry) allows paying twice.
-//! * No prices: [`Accounting::cost`] is always `None`.
+//! * Prices are a table with a date; a model that is not in it has no cost.
 //! * A download that breaks off begins anew; what was handed over is not handed over again.
 //! * Of each request some 150 bytes are in memory, and as much of the folder's record of it.
 //! * Linux and macOS only.
@@ -81,6 +82,7 @@ mod digest;
 mod draft;
 mod lane;
 mod plan;
+mod prices;
 mod queue;
 mod table;
 mod wire_id;
@@ -101,7 +103,7 @@ mod http;
 mod lines;
 mod retry_after;
 
-pub use accounting::{Accounting, Delivered, Run};
+pub use accounting::{Accounting, Delivered, GroupAccounting, Run};
 pub use answer::{Answer, RequestError, Status, Usage};
 pub use batch_core::{
     BatchError, Close, CloseReport, Flush, PastBatch, Stats, SubmitError, Ticket,
@@ -111,6 +113,7 @@ pub use error::{Error, PendingReason};
 pub use lane::{Lane, LaneChoice, OnAmbiguous};
 pub use llm_batch::{Builder, LlmBatch};
 pub use overview::{Overview, Stage, Submission};
+pub use prices::Prices;
 pub use processor::GroupKey;
 pub use provider::{
     CUSTOM_ID_LEN, Call, CallError, Collected, CreateError, Created, Found, Limits, Lost, Progress,

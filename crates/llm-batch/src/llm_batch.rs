@@ -13,6 +13,7 @@ use crate::answer::{Answer, RequestError};
 use crate::engine::{Engine, Mode, Settings};
 use crate::error::Error;
 use crate::lane::{LaneChoice, OnAmbiguous};
+use crate::prices::Prices;
 use crate::processor::{GroupKey, Processor};
 use crate::provider::Provider;
 use crate::request::Request;
@@ -67,6 +68,8 @@ pub struct Builder {
     max_concurrent: usize,
     sync_retry: bool,
     fresh: bool,
+    prices: Prices,
+    max_cost: Option<f64>,
 }
 
 impl LlmBatch {
@@ -88,6 +91,8 @@ impl LlmBatch {
             max_concurrent: CONCURRENT,
             sync_retry: false,
             fresh: false,
+            prices: Prices::default(),
+            max_cost: None,
         }
     }
 
@@ -306,6 +311,20 @@ impl Builder {
         self
     }
 
+    /// Sets the prices; the built-in table by default.
+    pub fn prices(mut self, prices: Prices) -> Builder {
+        self.prices = prices;
+        self
+    }
+
+    /// Sets what a run, or a batch of tickets, must cost at most, in dollars. One that may cost more
+    /// is refused before anything is sent, with [`Error::OverBudget`]. What it may cost is an
+    /// estimate, and rather too high: a token for three bytes of a body, and the longest answer.
+    pub fn max_cost(mut self, dollars: f64) -> Builder {
+        self.max_cost = Some(dollars);
+        self
+    }
+
     /// Opens the state folder and returns the batcher. Nothing is sent.
     ///
     /// # Errors
@@ -338,6 +357,8 @@ impl Builder {
             max_concurrent: self.max_concurrent,
             sync_retry: self.sync_retry,
             fresh: self.fresh,
+            prices: self.prices,
+            max_cost: self.max_cost,
         };
         let max_items = self.max_items.unwrap_or(MAX_ITEMS).min(self.provider.limits().max_items);
         let engine = Arc::new(Engine::new(self.provider, settings, State::open(&state)?));

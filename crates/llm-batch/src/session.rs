@@ -190,9 +190,12 @@ impl<'s> Session<'s> {
             }
         }
         self.count_records();
-        for status in self.status.iter().filter(|status| !status.is_final()) {
-            self.accounting.count(*status, None);
-            self.engine.tally(|totals| totals.count(*status, None));
+        for index in 0..self.status.len() {
+            if !self.status[index].is_final() {
+                let delivered = Delivered { status: self.status[index], usage: None };
+                self.count(index, delivered);
+                self.tally(index, delivered);
+            }
         }
         self.accounting.http_calls = self.call.http_calls();
         self.accounting.settle();
@@ -261,7 +264,7 @@ impl<'s> Session<'s> {
             let wire = u32::try_from(index).map_err(|_| too_many())?;
             if let Some(delivered) = delivered {
                 self.status[index] = delivered.status;
-                self.accounting.count(delivered.status, delivered.usage);
+                self.count(index, delivered);
             } else if let Some(known) = known {
                 let size = self.engine.state().record(known.at).size;
                 let members = known_to.entry(known.at).or_insert_with(|| vec![NOBODY; size]);
@@ -349,6 +352,27 @@ impl<'s> Session<'s> {
         Ok(())
     }
 
+    /// Counts a request in this pass.
+    fn count(&mut self, index: usize, Delivered { status, usage }: Delivered) {
+        let (group, lane) = (self.table.group(index), self.lane_of(index));
+        self.accounting.count(group, lane, status, usage, &self.engine.settings.prices);
+    }
+
+    /// Counts a request in what the batcher does altogether.
+    fn tally(&self, index: usize, Delivered { status, usage }: Delivered) {
+        let (group, lane) = (self.table.group(index), self.lane_of(index));
+        let prices = &self.engine.settings.prices;
+        self.engine.tally(|totals| totals.count(group, lane, status, usage, prices));
+    }
+
+    /// Returns the lane that a request took, or would take now.
+    fn lane_of(&self, index: usize) -> Lane {
+        let state = self.engine.state();
+        let item = &self.table.items()[index];
+        let known = state.find(&item.id).filter(|known| known.digest == item.digest);
+        known.map_or(self.engine.settings.lane.lane(), |k| state.record(k.at).intent.lane)
+    }
+
     pub(crate) fn mark_ambiguous(&mut self, index: usize, reason: &str) {
         self.status[index] = Status::Ambiguous;
         let ambiguity = self
@@ -365,9 +389,9 @@ impl<'s> Session<'s> {
     ) -> Result<(), Error> {
         let delivered = Delivered::of(&outcome);
         self.status[index] = delivered.status;
-        self.accounting.count(delivered.status, delivered.usage);
+        self.count(index, delivered);
         self.told += 1;
-        self.engine.tally(|totals| totals.count(delivered.status, delivered.usage));
+        self.tally(index, delivered);
         (self.on_outcome)(index, outcome);
         self.engine.state().deliver(self.table.id(index), delivered)
     }

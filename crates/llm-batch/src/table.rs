@@ -1,8 +1,11 @@
 //! The requests of one pass: little of each is kept in memory.
 
 use std::collections::HashMap;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
+
+use serde::Deserialize;
 
 use crate::answer::RequestError;
 use crate::bodies::Bodies;
@@ -107,8 +110,28 @@ impl Table {
         self.invalid.get(&index)
     }
 
+    /// Returns the longest answer that a request asks for, in tokens; 0 where it does not say.
+    pub(crate) fn longest_answer(&self, index: usize) -> Result<u64, Error> {
+        #[derive(Deserialize)]
+        struct Longest {
+            max_tokens: Option<u64>,
+            max_completion_tokens: Option<u64>,
+        }
+        let item = &self.items[index];
+        let mut body = vec![0; usize::try_from(item.bytes).unwrap_or(usize::MAX)];
+        let unreadable = |source: io::Error| Error::StateIo {
+            action: "read the bodies in".into(),
+            path: self.bodies.dir().to_owned(),
+            source,
+        };
+        self.read(index, 0, &mut body).map_err(unreadable)?;
+        let longest: Longest =
+            serde_json::from_slice(&body).map_err(|error| unreadable(error.into()))?;
+        Ok(longest.max_tokens.or(longest.max_completion_tokens).unwrap_or(0))
+    }
+
     /// Fills `buffer` from the body of a request, from `start` on.
-    pub(crate) fn read(&self, index: usize, start: u64, buffer: &mut [u8]) -> std::io::Result<()> {
+    pub(crate) fn read(&self, index: usize, start: u64, buffer: &mut [u8]) -> io::Result<()> {
         self.bodies.read(self.items[index].at + start, buffer)
     }
 

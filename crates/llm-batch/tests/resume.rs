@@ -126,7 +126,7 @@ fn what_the_caller_holds_decides_where_it_says_so() {
     let place = Place::new();
     run(&open(&sim, &place), ["a", "b", "c"].map(ask)).1.unwrap();
     // The caller lost `b` and `c`, whatever the record says.
-    let usage = Some(Usage { input_tokens: 3, output_tokens: 5 });
+    let usage = Some(Usage { input_tokens: 3, output_tokens: 5, ..Usage::default() });
     let held = Delivered { status: Status::Succeeded, usage };
     let llm = builder(sim.url(), &place.state())
         .held(HashMap::from([("a".to_owned(), held)]))

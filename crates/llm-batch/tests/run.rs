@@ -347,7 +347,15 @@ fn a_response_is_handed_on_as_it_came() {
     let answer = outcomes[0].1.as_ref().unwrap();
     assert_eq!(answer.response.get(), message);
     assert_eq!(answer.text.as_deref(), Some("one \u{2028} two"));
-    assert_eq!(answer.usage, Some(Usage { input_tokens: 11, output_tokens: 2 }));
+    assert_eq!(
+        answer.usage,
+        Some(Usage {
+            input_tokens: 11,
+            output_tokens: 2,
+            cache_read_tokens: 10,
+            ..Usage::default()
+        })
+    );
 }
 
 /// Counts that no honest provider sends neither end the process nor come out as small ones.

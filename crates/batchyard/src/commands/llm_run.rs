@@ -60,6 +60,9 @@ pub(crate) struct Options {
     /// How long the whole command may take, such as 26h
     #[arg(long, value_name = "D", value_parser = duration)]
     timeout: Option<Duration>,
+    /// What the run must cost at most, in dollars; one that may cost more is refused
+    #[arg(long, value_name = "USD", value_parser = dollars)]
+    max_cost: Option<f64>,
     /// batch = together, within hours, at the lower price; sync = one by one, several at a time,
     /// answered at once
     #[arg(long, value_name = "batch|sync", default_value = "batch", value_parser = lane)]
@@ -130,6 +133,9 @@ pub(crate) fn run(session: &Session, options: &Options) -> Result<Exit, Stop> {
     if let Some(timeout) = options.timeout {
         builder = builder.timeout(timeout);
     }
+    if let Some(dollars) = options.max_cost {
+        builder = builder.max_cost(dollars);
+    }
     session.interrupt.resume_with(Some(resume_command()));
     let total = requests.len();
     output.detail(format!("{total} requests; the state is in {}", state.display()));
@@ -163,6 +169,12 @@ pub(crate) fn run(session: &Session, options: &Options) -> Result<Exit, Stop> {
             Err(not_run(&error))
         }
     }
+}
+
+/// Parses an amount of dollars.
+fn dollars(text: &str) -> Result<f64, String> {
+    let amount = text.parse().ok().filter(|amount: &f64| amount.is_finite() && *amount >= 0.0);
+    amount.ok_or_else(|| "expected dollars, such as 2.50".to_owned())
 }
 
 /// Parses a lane.
@@ -210,7 +222,7 @@ fn set_aside(output: &Output, out: &Path) -> Result<(), Stop> {
         name.push(format!(".{number}"));
         PathBuf::from(name)
     };
-    let aside = (1..).map(numbered).find(|name| !name.exists());
+    let aside = (1..u32::MAX).map(numbered).find(|name| !name.exists());
     let aside = aside.ok_or_else(|| Stop::refused("no name is left for the old results"))?;
     fs::rename(out, &aside)
         .map_err(|error| Stop::refused(format_args!("cannot rename {}: {error}", out.display())))?;
@@ -229,10 +241,11 @@ fn print(output: &Output, accounting: &Accounting) {
         output.object(&json!({ "summary": accounting }));
         return;
     }
-    let cost = accounting.cost.map_or_else(|| "-".to_owned(), |cost| format!("{cost:.4} USD"));
+    let dollars = |cost: Option<f64>| cost.map_or("-".to_owned(), |cost| format!("{cost:.4} USD"));
+    let (cost, alone) = (dollars(accounting.cost), dollars(accounting.cost_one_by_one));
     output.line(format!(
         "{} requests: {} succeeded, {} failed, {} pending; {} submissions, {} calls saved, {} \
-         HTTP calls; {} tokens in, {} out, cost {cost}",
+         HTTP calls; {} tokens in, {} out, cost {cost}, one by one {alone}",
         accounting.requests,
         accounting.succeeded,
         accounting.failed,

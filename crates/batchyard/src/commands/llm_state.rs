@@ -84,9 +84,9 @@ pub(crate) fn cancel(session: &Session, options: &Options) -> Result<Exit, Stop>
         let summary = json!({ "batches": asked, "canceling": asked - refused, "refused": refused });
         output.object(&json!({ "summary": summary }));
     } else if asked == 0 {
-        output.line("no batch is being waited for".to_owned());
+        output.line("no batch is being waited for");
     } else {
-        output.note("note: run `llm run` again to collect what was done by then".to_owned());
+        output.note("note: run `llm run` again to collect what was done by then");
     }
     Ok(Exit::of_failed(refused))
 }

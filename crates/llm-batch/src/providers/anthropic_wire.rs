@@ -212,7 +212,6 @@ struct Block<'r> {
 }
 
 #[derive(Deserialize)]
-#[expect(clippy::struct_field_names, reason = "the names are the provider's")]
 struct WireUsage {
     #[serde(default)]
     input_tokens: u64,
@@ -222,6 +221,14 @@ struct WireUsage {
     cache_creation_input_tokens: Option<u64>,
     #[serde(default)]
     cache_read_input_tokens: Option<u64>,
+    #[serde(default)]
+    cache_creation: Option<CacheCreation>,
+}
+
+#[derive(Deserialize)]
+struct CacheCreation {
+    #[serde(default)]
+    ephemeral_1h_input_tokens: Option<u64>,
 }
 
 /// Picks text and usage out of a message; one that looks otherwise is an answer all the same.
@@ -238,12 +245,17 @@ pub(super) fn answer(response: Box<RawValue>) -> Answer {
         .peekable();
     let text = texts.peek().is_some().then(|| texts.collect::<String>());
     // What came out of a cache or went into it was read too.
-    let usage = message.usage.map(|usage| Usage {
-        input_tokens: usage
-            .input_tokens
-            .saturating_add(usage.cache_creation_input_tokens.unwrap_or(0))
-            .saturating_add(usage.cache_read_input_tokens.unwrap_or(0)),
-        output_tokens: usage.output_tokens,
+    let usage = message.usage.map(|usage| {
+        let read = usage.cache_read_input_tokens.unwrap_or(0);
+        let written = usage.cache_creation_input_tokens.unwrap_or(0);
+        let for_an_hour = usage.cache_creation.and_then(|c| c.ephemeral_1h_input_tokens);
+        Usage {
+            input_tokens: usage.input_tokens.saturating_add(written).saturating_add(read),
+            output_tokens: usage.output_tokens,
+            cache_read_tokens: read,
+            cache_write_tokens: written,
+            cache_write_1h_tokens: for_an_hour.unwrap_or(0),
+        }
     });
     answer.text = text;
     answer.usage = usage;

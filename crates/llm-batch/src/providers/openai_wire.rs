@@ -245,6 +245,14 @@ struct WireUsage {
     prompt_tokens: u64,
     #[serde(default)]
     completion_tokens: u64,
+    #[serde(default)]
+    prompt_tokens_details: Option<Details>,
+}
+
+#[derive(Deserialize)]
+struct Details {
+    #[serde(default)]
+    cached_tokens: Option<u64>,
 }
 
 /// Picks text and usage out of a completion; one that looks otherwise is an answer all the same.
@@ -258,6 +266,8 @@ pub(super) fn answer(response: Box<RawValue>) -> Answer {
     let usage = completion.usage.map(|usage| Usage {
         input_tokens: usage.prompt_tokens,
         output_tokens: usage.completion_tokens,
+        cache_read_tokens: usage.prompt_tokens_details.and_then(|d| d.cached_tokens).unwrap_or(0),
+        ..Usage::default()
     });
     answer.text = text;
     answer.usage = usage;

@@ -88,6 +88,9 @@ pub(crate) struct State<P: BatchProcessor> {
     /// Moments at which somebody other than the queue wants to be woken.
     alarms: Vec<Alarm>,
     next_alarm: u64,
+    /// Wakers that are no longer needed. Dropping one is user code, so it waits for the lock to be
+    /// free.
+    buried: Vec<Waker>,
     /// Async submits whose items are on their way to the journal.
     appends: Vec<appender::Append<P>>,
     has_appender: bool,
@@ -166,6 +169,7 @@ impl<P: BatchProcessor> Engine<P> {
                 closers: Vec::new(),
                 alarms: Vec::new(),
                 next_alarm: 0,
+                buried: Vec::new(),
                 appends: Vec::new(),
                 has_appender: false,
                 reply_slots: Arena::new(link.clone()),

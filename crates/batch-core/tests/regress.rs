@@ -288,3 +288,44 @@ fn a_weight_limit_of_0_is_refused() {
     batcher.close(Close::Drain, LONG);
     assert_eq!(*batcher.submit(8).unwrap_err().reason(), Refusal::Closed);
 }
+
+/// A waker that uses the batcher when it is dropped.
+struct Nosy(std::sync::Mutex<Option<Batcher<Recorder>>>);
+
+impl std::task::Wake for Nosy {
+    fn wake(self: std::sync::Arc<Self>) {}
+}
+
+impl Drop for Nosy {
+    fn drop(&mut self) {
+        if let Some(batcher) = self.0.get_mut().unwrap().take() {
+            assert!(batcher.cancel(batch_core::ItemId { epoch: 9, seq: 9 }).is_none());
+        }
+    }
+}
+
+/// Giving up an async submit or close dropped the waker while the lock was held.
+#[test]
+fn a_waker_of_one_who_gives_up_is_dropped_under_no_lock() {
+    use std::future::Future;
+    use std::pin::Pin;
+    use std::task::{Context, Waker};
+
+    let recorder = Recorder::default();
+    let batcher = Batcher::builder(recorder.clone()).capacity(1).build().unwrap();
+    batcher.submit(1).unwrap().detach();
+    recorder.entered.pass();
+    let nosy = || {
+        let batcher = std::sync::Mutex::new(Some(batcher.clone()));
+        Waker::from(std::sync::Arc::new(Nosy(batcher)))
+    };
+    let mut submit = batcher.submit_async(2);
+    assert!(Pin::new(&mut submit).poll(&mut Context::from_waker(&nosy())).is_pending());
+    assert!(Pin::new(&mut submit).poll(&mut Context::from_waker(&nosy())).is_pending());
+    drop(submit);
+    let mut close = batcher.close_async(batch_core::Close::Drain, common::LONG);
+    assert!(Pin::new(&mut close).poll(&mut Context::from_waker(&nosy())).is_pending());
+    assert!(Pin::new(&mut close).poll(&mut Context::from_waker(&nosy())).is_pending());
+    recorder.gate.open();
+    common::block_on(close);
+}

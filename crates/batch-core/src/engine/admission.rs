@@ -398,8 +398,8 @@ impl<P: BatchProcessor> State<P> {
     /// Takes one who no longer waits out of the queue for room.
     pub(super) fn see_off(&mut self, visitor: &mut Visitor) {
         if let Some(place) = visitor.place.take() {
-            // The waker is that of the caller, who drops it here.
-            drop(self.room.leave(place));
+            let waker = self.room.leave(place);
+            self.buried.extend(waker);
             let is_waiting = self.room.is_waiting();
             self.queue.set_pressed(is_waiting);
         }

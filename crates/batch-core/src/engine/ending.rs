@@ -56,8 +56,7 @@ impl<P: BatchProcessor> Engine<P> {
                     self.lead_now();
                     continue;
                 }
-                state.closers.retain(|known| !known.will_wake(&waker));
-                state.closers.push(waker.clone());
+                state.add_closer(waker.clone());
                 drop(state);
                 park_until(until);
             }
@@ -87,8 +86,7 @@ impl<P: BatchProcessor> Engine<P> {
             return Poll::Ready(self.end_close(std::mem::take(&mut ending.leftovers)));
         }
         ending.alarm = Some(state.set_alarm(ending.until, waker.clone()));
-        state.closers.retain(|known| !known.will_wake(&waker));
-        state.closers.push(waker);
+        state.add_closer(waker);
         Poll::Pending
     }
 

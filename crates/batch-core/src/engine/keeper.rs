@@ -104,7 +104,14 @@ impl<P: BatchProcessor> State<P> {
 
     pub(super) fn clear_alarm(&mut self, id: Option<u64>) {
         if let Some(id) = id {
-            self.alarms.retain(|alarm| alarm.id != id);
+            let cleared = self.alarms.extract_if(.., |alarm| alarm.id == id);
+            self.buried.extend(cleared.map(|alarm| alarm.waker));
         }
+    }
+
+    /// Has `waker` woken when nothing is queued or in flight.
+    pub(super) fn add_closer(&mut self, waker: Waker) {
+        self.buried.extend(self.closers.extract_if(.., |known| known.will_wake(&waker)));
+        self.closers.push(waker);
     }
 }

@@ -42,6 +42,8 @@ enum Scope {
 /// What is to be done once the lock is free, where that is more than to wake one.
 struct Effects<P: BatchProcessor> {
     wakers: Vec<Waker>,
+    /// Not to be woken, only to be dropped.
+    buried: Vec<Waker>,
     flushed: Vec<Filler<(), Link>>,
     expired: Vec<(P::Item, PlaceOf<P>)>,
     overdue: Vec<Arc<SharedOf<P>>>,
@@ -54,6 +56,7 @@ impl<P: BatchProcessor> Effects<P> {
     fn new() -> Self {
         Self {
             wakers: Vec::new(),
+            buried: Vec::new(),
             flushed: Vec::new(),
             expired: Vec::new(),
             overdue: Vec::new(),
@@ -155,6 +158,9 @@ impl<P: BatchProcessor> Transaction<'_, P> {
     }
 
     fn conclude_all(&mut self, state: &mut State<P>) {
+        if !state.buried.is_empty() {
+            self.effects().buried.append(&mut state.buried);
+        }
         while let Some(era) = state.queue.next_done_era() {
             let done = state.flushes.extract_if(.., |(of, _)| *of <= era.0);
             let done: Vec<_> = done.map(|flush| flush.1).collect();
@@ -250,6 +256,7 @@ impl<P: BatchProcessor> Engine<P> {
         if effects.start_keeper {
             self.start_keeper();
         }
+        panics::swallow(|| drop(effects.buried));
         drop(effects.released);
     }
 }

@@ -21,12 +21,11 @@ fn may_know(from: &str, to: &str) -> bool {
         // For its tests, with a feature of its own.
         _ if from == to => true,
         "batchyard" | "benches" | "conformance" => !ends.contains(&to),
-        "batch-core" | "xtask" => false,
+        "batch-core" | "llm-simulator" | "xtask" => false,
         "action-cache" | "history-prune" => matches!(to, "batch-core" | "content-store"),
         "git-batch" => matches!(to, "batch-core" | "batch-journal"),
-        // The simulator is for its tests, and knows nobody.
+        // The simulator is for its tests.
         "llm-batch" => matches!(to, "batch-core" | "batch-journal" | "llm-simulator"),
-        "llm-simulator" => false,
         _ => to == "batch-core",
     }
 }

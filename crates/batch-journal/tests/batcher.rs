@@ -78,7 +78,9 @@ fn batcher_process() {
     let batcher = batcher.max_batch_items(MOST_IN_A_BATCH).capacity(20).unordered();
     let batcher = batcher.max_block(None).journal(journal).build().unwrap();
     let resumed = batcher.resume(|item| number(item)).unwrap();
-    resumed.iter().for_each(|(number, ticket)| say("resumed", ticket.id(), *number));
+    for (number, ticket) in &resumed {
+        say("resumed", ticket.id(), *number);
+    }
     thread::scope(|scope| {
         for client in 0..CLIENTS {
             let batcher = &batcher;

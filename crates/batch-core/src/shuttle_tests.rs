@@ -3,6 +3,7 @@
 //! Half of the orders are random, half have few changes of thread at random places ("PCT"). Time
 //! stands still but where a test moves it. 104,000 orders are tried in all; `SHUTTLE_SCHEDULES` sets
 //! another number for each test, and `SHUTTLE_SEED` which ones.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::convert::Infallible;
 use std::env;

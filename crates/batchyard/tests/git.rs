@@ -375,3 +375,43 @@ fn a_writer_that_stays_is_waited_for_as_long_as_told() {
     drop(lock);
     yard.run(args).code(0);
 }
+
+#[test]
+fn the_same_input_again_does_nothing_twice() {
+    let yard = Yard::with_repository();
+    let ops = lines(&[
+        commit("c", "task/1", "a.txt", "a\n"),
+        push("p", "task/1"),
+        json!({ "id": "bad", "op": "push", "branch": "no-such" }),
+    ]);
+    let apply = |ops: &str, more: &[&str]| {
+        let mut args = vec!["git", "apply", "--repo", "repo", "-", "--json"];
+        args.extend_from_slice(more);
+        yard.run_with(args, ops.to_owned())
+    };
+    let first = apply(&ops, &[]).code(1);
+    assert_eq!(first.line("c")["replayed"], json!(null));
+    let receipt = &first.summary()["receipt"];
+    assert_eq!(receipt["pushes"], 1);
+    assert!(receipt["bytes"].as_u64() > Some(0) && receipt["fsyncs"].as_u64() > Some(0));
+    assert!(receipt["processes"].as_u64() > Some(0));
+    let moved = |place: &str| {
+        json!({ "name": "refs/heads/task/1", "place": place, "old": null,
+                "new": first.line("c")["commit"] })
+    };
+    assert_eq!(receipt["refs"], json!([moved("local"), moved("remote")]));
+
+    let again = apply(&ops, &[]).code(1);
+    for id in ["c", "p", "bad"] {
+        assert_eq!(again.line(id)["replayed"], true, "{id}");
+        assert_eq!(again.line(id)["commit"], first.line(id)["commit"]);
+    }
+    assert_eq!(again.summary()["pushes"], 0);
+    assert_eq!(yard.receives(), 1);
+
+    let named = apply(&ops, &["--batch-id", "one"]).code(1);
+    assert_eq!(named.line("c")["no_change"], true);
+    let other = lines(&[commit("c", "task/1", "a.txt", "other\n")]);
+    let refused = apply(&other, &["--batch-id", "one"]).code(2);
+    assert!(refused.stderr.contains("\"one\"") && refused.stdout.is_empty(), "{refused:?}");
+}

@@ -76,6 +76,20 @@ pub enum ApplyError {
         /// What the system said.
         source: io::Error,
     },
+    /// What an earlier run left cannot be used.
+    #[error("cannot use the record {path:?} of an earlier batch: {reason}")]
+    State {
+        /// The file at fault.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The batch id stands for an input with other operations.
+    #[error("the batch id {id:?} was used for other operations before; choose another one")]
+    OtherInput {
+        /// The id at fault.
+        id: String,
+    },
     /// The repository cannot be opened any more.
     #[error("the repository cannot be opened any more")]
     Open(#[from] OpenError),

@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use batch_core::{Batcher, Close, SubmitError, Ticket};
 
-use crate::batch::Session;
+use crate::batch::{Session, Writer};
 use crate::earlier::Earlier;
 use crate::lock::WriterLock;
 use crate::outcome::causes;
 use crate::plan::plan;
 use crate::processor::GitProcessor;
 use crate::program::Git;
+use crate::record::Key;
 use crate::store::Store;
 use crate::{
     ApplyError, Merge, OpenError, Operation, OperationKind, Outcome, Report, Settings, Strategy,
@@ -65,6 +66,16 @@ pub(crate) struct Repository {
     git: Git,
 }
 
+/// How an input is run.
+pub(crate) enum Run<'a> {
+    /// Nothing is done.
+    Dry,
+    /// By callers who do not know each other.
+    Queued,
+    /// If it is not done yet, by its key; and by its name, if it was given one.
+    Once { key: Key, name: Option<&'a str> },
+}
+
 impl GitBatch {
     /// Opens the repository whose work tree or git directory is `dir`, a folder inside it does
     /// not count. Reads only: nothing is written, and the remote is not asked.
@@ -95,6 +106,11 @@ impl GitBatch {
     /// Operations on one branch run in the order given, each commit on top of the one before.
     /// What is wrong with one operation fails that one alone, and moves no ref for it.
     ///
+    /// An input that is known from an earlier run, with what its worktrees contain and where its
+    /// branches stand, is not done again: what landed then is reported once more
+    /// ([`Report::replayed`]), and what failed is tried again. An input that was interrupted is
+    /// finished, by whoever writes to the repository next.
+    ///
     /// Blocks while another writer is in the repository, up to the time set with
     /// [`Settings::with_wait`].
     ///
@@ -106,7 +122,23 @@ impl GitBatch {
         reason = "a batch owns its contents, so that it can give them up as it writes them"
     )]
     pub fn apply(&self, operations: Vec<Operation>) -> Result<Report, ApplyError> {
-        self.run(&operations, false)
+        self.run(&operations, |remote, operations| Run::Once {
+            key: Key::of_content(remote, operations),
+            name: None,
+        })
+    }
+
+    /// As [`apply`](GitBatch::apply), for an input that has a name: another input with that name and
+    /// with the same ids of operations is the same input, whatever else it contains.
+    ///
+    /// # Errors
+    /// As [`apply`](GitBatch::apply), or the name was given to other operations before.
+    #[expect(clippy::needless_pass_by_value, reason = "a batch owns its contents, as in `apply`")]
+    pub fn apply_as(&self, name: &str, operations: Vec<Operation>) -> Result<Report, ApplyError> {
+        self.run(&operations, |remote, _| Run::Once {
+            key: Key::of_name(remote, name),
+            name: Some(name),
+        })
     }
 
     /// Says what [`apply`](GitBatch::apply) would do: everything is built in memory and checked, the
@@ -119,17 +151,23 @@ impl GitBatch {
     /// # Errors
     /// As [`apply`](GitBatch::apply).
     pub fn preview(&self, operations: &[Operation]) -> Result<Report, ApplyError> {
-        self.run(operations, true)
+        self.run(operations, |_, _| Run::Dry)
     }
 
-    fn run(&self, operations: &[Operation], is_dry: bool) -> Result<Report, ApplyError> {
+    fn run<'n>(
+        &self,
+        operations: &[Operation],
+        how: impl FnOnce(&str, &[&Operation]) -> Run<'n>,
+    ) -> Result<Report, ApplyError> {
         if let Some(id) = repeated(operations.iter().map(|op| op.id.as_str())) {
             return Err(ApplyError::DuplicateId { id });
         }
         let repository = self.repository();
         let max_items = repository.settings.max_items.unwrap_or(usize::MAX);
         let none = Earlier::default();
-        repository.run(&operations.iter().collect::<Vec<_>>(), max_items, &none, is_dry)
+        let operations: Vec<&Operation> = operations.iter().collect();
+        let how = how(&repository.settings.remote, &operations);
+        repository.run(&operations, max_items, &none, &how)
     }
 
     /// Hands over one operation; it shares a batch, and a push, with others that come soon.
@@ -224,12 +262,11 @@ impl GitBatch {
         let order: Vec<usize> = (0..operations.len()).collect();
 
         let none = Earlier::default();
-        let mut session = self.repository().session(&none)?;
-        session.is_dry = is_dry;
+        let mut session = self.repository().session(&none, is_dry)?;
         let mut report = Report::default();
         for attempt in 1.. {
             let mut outcomes = vec![None; operations.len()];
-            let receipt = session.run_onto(&operations, &order, &mut outcomes, Some(&name));
+            let receipt = session.run_onto(&operations, &order, &mut outcomes, &name);
             report.receipts.push(receipt);
             let has_moved = matches!(
                 outcomes.last(),
@@ -271,7 +308,7 @@ impl Repository {
         operations: &[&Operation],
         max_items: usize,
         earlier: &Earlier,
-        is_dry: bool,
+        how: &Run<'_>,
     ) -> Result<Report, ApplyError> {
         let plan = plan(operations, max_items);
         let mut outcomes = vec![None; operations.len()];
@@ -280,23 +317,40 @@ impl Repository {
         }
         let mut report = Report::default();
         if !plan.batches.is_empty() {
-            let mut session = self.session(earlier)?;
-            session.is_dry = is_dry;
+            let is_dry = matches!(how, Run::Dry);
+            let mut session = self.session(earlier, is_dry)?;
             // Of batches that are only tried, later ones would miss what earlier ones have built.
             let batches = if is_dry { vec![plan.batches.concat()] } else { plan.batches };
-            for order in &batches {
-                report.receipts.push(session.run(operations, order, &mut outcomes));
+            if let Run::Once { key, .. } = how {
+                // Before anything is done.
+                (0..batches.len()).try_for_each(|n| session.check_record(&key.part(n)))?;
+            }
+            for (number, order) in batches.iter().enumerate() {
+                let Run::Once { key, name } = how else {
+                    report.receipts.push(session.run(operations, order, &mut outcomes));
+                    continue;
+                };
+                let key = key.part(number);
+                let ran = session.run_once(operations, order, &mut outcomes, key, *name)?;
+                report.receipts.extend(ran.receipt);
+                let ids = ran.replayed.into_iter().map(|index| operations[index].id.clone());
+                report.replayed.extend(ids);
             }
         }
         report.outcomes = collect(operations, outcomes);
         Ok(report)
     }
 
-    fn session<'a>(&'a self, earlier: &'a Earlier) -> Result<Session<'a>, ApplyError> {
+    fn session<'a>(
+        &'a self,
+        earlier: &'a Earlier,
+        is_dry: bool,
+    ) -> Result<Session<'a>, ApplyError> {
         let lock = WriterLock::acquire(&self.common_dir, self.settings.wait)?;
         // Opened behind the lock, so that it sees all that earlier writers did.
         let store = Store::open(&self.dir)?;
-        Ok(Session::new(store, self.git.clone(), &self.settings, lock, earlier))
+        let (git, settings) = (self.git.clone(), &self.settings);
+        Session::begin(Writer { store, git, settings, lock, earlier, is_dry })
     }
 }
 

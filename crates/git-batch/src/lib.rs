@@ -58,6 +58,10 @@
 //! * **Merges** are made in memory by gix where its verdict is known to equal git's; where a
 //!   rename, a merge attribute, several merge bases or a conflict is in play, `git merge-tree`
 //!   decides.
+//! * **Exactly once**: before the first ref moves, what a batch is about to do is written down. Who
+//!   writes to the repository next finishes what a killed process had begun, with the same commits;
+//!   what each ref is, here and at the remote, says what is left of it. The same input again, or one
+//!   of the same name ([`GitBatch::apply_as`]), is answered with what became of it.
 //! * **Receipts** say what a batch did and cost, and can be held against the remote's reflog.
 //!
 //! # Limits
@@ -71,8 +75,13 @@
 //!   and in `info/attributes`, merge drivers and `merge.*` settings of the user do not.
 //! * Refused on opening: reftable, partial clones, unknown extensions, a reference-transaction
 //!   hook.
-//! * A batch lives in memory until it is written. It is not journaled: after a crash, running the
-//!   same input again makes new commits where the first run had not moved the branch.
+//! * A batch lives in memory until its pack is written; of one that is killed before that, nothing is
+//!   left, and nothing has moved. What is queued with [`GitBatch::submit`] is lost with the process
+//!   then, as its tickets are.
+//! * What became of an input is known for 30 days, of the last 1,000. A landing is not remembered: done
+//!   again, it finds that all is there.
+//! * A killed process leaves the refs and indexes locked that it was just moving, until another batch
+//!   runs in the repository.
 //! * Locks of refs that a killed run left are removed by the next one, and no others; on a file
 //!   system without hard links they stay.
 //! * A path has at most 4,096 bytes and 512 folders, a component of a branch's name 250 bytes.
@@ -81,8 +90,8 @@
 //!
 //! # Performance
 //! A batch costs one pack, at most one rename of `packed-refs`, and three processes: one to list the
-//! remote's refs and two to push. It makes all that durable with at most eight `fsync` calls and one
-//! per folder that loose branches are in. A commit costs the trees on the way to its paths; one from
+//! remote's refs and two to push. It makes all that durable with nine `fsync` calls, and two for each of
+//! up to two branches that are loose, or one per folder of more of them. A commit costs the trees on the way to its paths; one from
 //! a worktree looks at the times of all files there and reads those that may have changed.
 #![forbid(unsafe_code)]
 
@@ -99,7 +108,13 @@ mod porcelain;
 mod processor;
 pub mod program;
 pub mod publish;
+mod record;
 mod settings;
+#[cfg(feature = "testing")]
+#[doc(hidden)]
+pub mod stops;
+#[cfg(not(feature = "testing"))]
+mod stops;
 mod store;
 
 pub use error::{ApplyError, OpenError};

@@ -1,5 +1,6 @@
 //! What became of each operation, and what the batch cost.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bstr::BString;
@@ -188,43 +189,60 @@ pub enum OpErrorKind {
     Repository,
 }
 
-impl OpErrorKind {
-    /// Returns the kind as one word, as the `batchyard` program prints it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            OpErrorKind::InvalidBranch => "invalid_branch",
-            OpErrorKind::InvalidPath => "invalid_path",
-            OpErrorKind::InvalidChange => "invalid_change",
-            OpErrorKind::Filtered => "filtered",
-            OpErrorKind::InvalidMessage => "invalid_message",
-            OpErrorKind::InvalidIdentity => "invalid_identity",
-            OpErrorKind::MissingIdentity => "missing_identity",
-            OpErrorKind::UnknownBranch => "unknown_branch",
-            OpErrorKind::UnknownBase => "unknown_base",
-            OpErrorKind::BaseNotAncestor => "base_not_ancestor",
-            OpErrorKind::UnknownPath => "unknown_path",
-            OpErrorKind::UnknownObject => "unknown_object",
-            OpErrorKind::CheckedOut => "checked_out",
-            OpErrorKind::NotFastForward => "not_fast_forward",
-            OpErrorKind::UnrelatedHistories => "unrelated_histories",
-            OpErrorKind::NotLinear => "not_linear",
-            OpErrorKind::BranchClash => "branch_clash",
-            OpErrorKind::BranchMoved => "branch_moved",
-            OpErrorKind::Cycle => "cycle",
-            OpErrorKind::UnknownDependency => "unknown_dependency",
-            OpErrorKind::DuplicateId => "duplicate_id",
-            OpErrorKind::InvalidWorktree => "invalid_worktree",
-            OpErrorKind::OtherBranch => "other_branch",
-            OpErrorKind::WorktreeBusy => "worktree_busy",
-            OpErrorKind::NestedRepository => "nested_repository",
-            OpErrorKind::MassDeletion => "mass_deletion",
-            OpErrorKind::Secret => "secret",
-            OpErrorKind::TooLarge => "too_large",
-            OpErrorKind::PathClash => "path_clash",
-            OpErrorKind::Remote => "remote",
-            OpErrorKind::Repository => "repository",
+/// Gives each kind its word, in both directions.
+macro_rules! names {
+    ($($kind:ident => $name:literal,)*) => {
+        impl OpErrorKind {
+            /// Returns the kind as one word, as the `batchyard` program prints it.
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(OpErrorKind::$kind => $name,)*
+                }
+            }
+
+            /// The kind of that word.
+            pub(crate) fn from_name(name: &str) -> Option<OpErrorKind> {
+                match name {
+                    $($name => Some(OpErrorKind::$kind),)*
+                    _ => None,
+                }
+            }
         }
-    }
+    };
+}
+
+names! {
+    InvalidBranch => "invalid_branch",
+    InvalidPath => "invalid_path",
+    InvalidChange => "invalid_change",
+    Filtered => "filtered",
+    InvalidMessage => "invalid_message",
+    InvalidIdentity => "invalid_identity",
+    MissingIdentity => "missing_identity",
+    UnknownBranch => "unknown_branch",
+    UnknownBase => "unknown_base",
+    BaseNotAncestor => "base_not_ancestor",
+    UnknownPath => "unknown_path",
+    UnknownObject => "unknown_object",
+    CheckedOut => "checked_out",
+    NotFastForward => "not_fast_forward",
+    UnrelatedHistories => "unrelated_histories",
+    NotLinear => "not_linear",
+    BranchClash => "branch_clash",
+    BranchMoved => "branch_moved",
+    Cycle => "cycle",
+    UnknownDependency => "unknown_dependency",
+    DuplicateId => "duplicate_id",
+    InvalidWorktree => "invalid_worktree",
+    OtherBranch => "other_branch",
+    WorktreeBusy => "worktree_busy",
+    NestedRepository => "nested_repository",
+    MassDeletion => "mass_deletion",
+    Secret => "secret",
+    TooLarge => "too_large",
+    PathClash => "path_clash",
+    Remote => "remote",
+    Repository => "repository",
 }
 
 impl OpError {
@@ -261,12 +279,19 @@ pub struct Report {
     pub outcomes: Vec<(String, Outcome)>,
     /// One receipt per batch, in the order in which they ran.
     pub receipts: Vec<Receipt>,
+    /// The ids of operations whose outcome was known from an earlier run of the same input.
+    pub replayed: BTreeSet<String>,
 }
 
 impl Report {
     /// Returns the outcome of the operation `id`.
     pub fn get(&self, id: &str) -> Option<&Outcome> {
         self.outcomes.iter().find(|(other, _)| other == id).map(|(_, outcome)| outcome)
+    }
+
+    /// Returns the sum of all receipts.
+    pub fn receipt(&self) -> Receipt {
+        self.receipts.iter().cloned().fold(Receipt::default(), Receipt::and)
     }
 
     /// Returns how many push commands ran against the remote.
@@ -293,6 +318,20 @@ pub struct Receipt {
     pub seconds: Duration,
 }
 
+impl Receipt {
+    /// The sum of both.
+    pub(crate) fn and(mut self, mut other: Receipt) -> Receipt {
+        self.pushes += other.pushes;
+        self.refs.append(&mut other.refs);
+        self.refs.sort();
+        self.bytes += other.bytes;
+        self.processes += other.processes;
+        self.fsyncs += other.fsyncs;
+        self.seconds += other.seconds;
+        self
+    }
+}
+
 /// One ref that moved.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
@@ -315,4 +354,14 @@ pub enum Place {
     Local,
     /// At the remote.
     Remote,
+}
+
+impl Place {
+    /// Returns the place as one word, as the `batchyard` program prints it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Place::Local => "local",
+            Place::Remote => "remote",
+        }
+    }
 }

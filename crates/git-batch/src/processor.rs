@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use batch_core::{BatchOf, BatchProcessor};
 
 use crate::earlier::Earlier;
-use crate::git_batch::Repository;
+use crate::git_batch::{Repository, Run};
 use crate::{ApplyError, OpError, OpErrorKind, Operation, Outcome};
 
 /// Runs a batch of operations against one repository and one remote.
@@ -51,7 +51,7 @@ impl BatchProcessor for GitProcessor {
             slot.resolve(Ok(Outcome::Failed(error)));
         }
         let operations: Vec<&Operation> = slots.iter().map(|slot| slot.item()).collect();
-        match self.repository.run(&operations, usize::MAX, &self.earlier, false) {
+        match self.repository.run(&operations, usize::MAX, &self.earlier, &Run::Queued) {
             Ok(report) => {
                 // Before the callers wake, so that what they submit next finds it.
                 self.earlier.record(&report);

@@ -81,8 +81,12 @@ fn the_same_input_again_changes_nothing() {
     let input = || vec![commit("a", "x", "f"), Operation::push("p", "x").after("a")];
     let first = git.apply(input()).unwrap();
     let again = git.apply(input()).unwrap();
-    assert_eq!(again.get("a"), Some(&no_change(landed(&first, "a"))));
-    assert_eq!(landed(&again, "p"), landed(&first, "p"));
+    assert_eq!(again.outcomes, first.outcomes);
+    assert_eq!(again.replayed.len(), 2);
+    // Nor does it under another name.
+    let anew = git.apply_as("again", input()).unwrap();
+    assert_eq!(anew.get("a"), Some(&no_change(landed(&first, "a"))));
+    assert_eq!(landed(&anew, "p"), landed(&first, "p"));
     assert_eq!(fixture.received(), 1);
 }
 

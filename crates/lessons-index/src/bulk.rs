@@ -21,6 +21,9 @@ const THREADS_FROM_BYTES: u64 = 4 << 20;
 /// More threads than this wait for memory.
 const MAX_THREADS: usize = 8;
 
+/// Bytes of `{"id":"a"}` and its line end: blank lines need no room.
+const SHORTEST_LESSON: usize = 11;
+
 /// Is what a file holds up to the last line end, and what is behind that.
 pub(crate) struct Loaded {
     pub(crate) drafts: Vec<Draft>,
@@ -124,9 +127,10 @@ fn last_border(part: &[u8], is_end: bool) -> Option<usize> {
 
 fn parse(part: Vec<u8>, options: &Options) -> Part {
     let lenient = options.clone().with_mode(Mode::Lenient).with_max_faults(kept_faults(options));
-    let (mut lines, mut draft) = (Lines::new(&lenient), Draft::default());
-    let bytes = part.len() as u64;
-    let number = memchr::memchr_iter(b'\n', &part).count() as u64;
+    let count = memchr::memchr_iter(b'\n', &part).count();
+    let room = count.min(part.len() / SHORTEST_LESSON);
+    let (mut lines, mut draft) = (Lines::new(&lenient), Draft::with_capacity(room));
+    let (bytes, number) = (part.len() as u64, count as u64);
     match String::from_utf8(part) {
         Ok(mut text) => {
             for line in split(text.as_bytes(), options) {

@@ -102,6 +102,17 @@ impl<'a> Entry<'a> {
 }
 
 impl Draft {
+    /// Makes room for so many lessons.
+    pub(crate) fn with_capacity(lessons: usize) -> Self {
+        /// As long as most ids are.
+        const ID_BYTES: usize = 24;
+        Self {
+            rows: Vec::with_capacity(lessons),
+            ids: String::with_capacity(lessons * ID_BYTES),
+            ..Self::default()
+        }
+    }
+
     pub(crate) fn push(&mut self, entry: Entry<'_>, place: Place) {
         if entry.votes != Votes::default() {
             self.votes.push((narrow(self.rows.len()), entry.votes));

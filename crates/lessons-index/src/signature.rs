@@ -18,6 +18,9 @@ const ROWS: usize = 1 << ROWS_BITS;
 /// Words of a row that are filled together, so that they share a line of the cache.
 const TILE: usize = 8;
 
+/// Words of a row that tell how full it is.
+const SAMPLE: usize = 32;
+
 /// More trigrams of a needle hardly say more.
 const MAX_TRIGRAMS: usize = 24;
 
@@ -65,6 +68,13 @@ impl Signature {
         if rows.is_empty() || docs.is_empty() {
             return Runs::One(Some(docs));
         }
+        // The rows with the fewest bits first: most groups are done with after one or two.
+        let sample = self.width.min(SAMPLE);
+        let bits = |row: &usize| {
+            let words = &self.bits[row * self.width..][..sample];
+            words.iter().map(|word| word.count_ones()).sum::<u32>()
+        };
+        rows.sort_by_cached_key(bits);
         rows.truncate(MAX_TRIGRAMS);
         let group = docs.start as usize / GROUP;
         Runs::Many(Candidates { signature: self, rows, docs, group, blocks: None })
@@ -90,7 +100,14 @@ pub(crate) struct Candidates<'a> {
 impl Candidates<'_> {
     fn blocks_of_group(&self) -> u64 {
         let Signature { bits, width } = self.signature;
-        self.rows.iter().fold(u64::MAX, |blocks, row| blocks & bits[row * width + self.group])
+        let mut blocks = u64::MAX;
+        for row in &self.rows {
+            blocks &= bits[row * width + self.group];
+            if blocks == 0 {
+                break;
+            }
+        }
+        blocks
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::dialect::Dialect;
 use crate::front_matter::{self, FrontMatter};
-use crate::generate::{self, Generated};
+use crate::generate::{self, Generated, Origins};
 use crate::lex::{self, Fault};
 use crate::parse::{self, Include, Parsed, Scope, Use};
 use crate::roles::Section;
@@ -44,7 +44,8 @@ pub(crate) struct Segment {
     pub(crate) constant: Option<Arc<str>>,
     /// What it says otherwise, if it has nothing but text and paths.
     pub(crate) straight: Option<Vec<Part>>,
-    pub(crate) generated: Generated,
+    /// Where the parts of the template's source come from.
+    pub(crate) origins: Origins,
 }
 
 impl Compiled {
@@ -60,18 +61,20 @@ impl Compiled {
         let locate =
             |fault: Fault| fault.error.template(name).path(path).in_text(text, fault.offset);
         let front_matter = front_matter::parse(text).map_err(locate)?;
-        let Parsed { segments, mut facts } = parse(text, &front_matter, dialect).map_err(locate)?;
+        let Parsed { segments, tokens, mut facts } =
+            parse(text, &front_matter, dialect).map_err(locate)?;
         facts.insertions.sort_by_key(|(offset, _)| *offset);
         let segments = segments.into_iter().map(|segment| {
-            let generated = generate::generate(text, &segment.chunks, &facts.insertions);
-            let template = dialect.engine.compile(generated.source.clone()).map_err(|error| {
-                let (offset, reason) = crate::locate::compile_error(dialect, &generated, &error);
+            let generate = || generate::generate(text, &segment.chunks, &facts.insertions);
+            let Generated { source, origins } = generate();
+            let template = dialect.engine.compile(source).map_err(|error| {
+                let (offset, reason) = crate::locate::compile_error(dialect, &generate(), &error);
                 locate(Fault::syntax(offset, reason))
             })?;
             let constant = generate::constant(text, &segment.chunks).map(Arc::from);
-            let straight = straight::parts(text, &segment.chunks);
+            let straight = straight::parts(text, &segment.chunks, &tokens);
             let parse::Segment { section, offset, .. } = segment;
-            Ok(Segment { section, offset, template, constant, straight, generated })
+            Ok(Segment { section, offset, template, constant, straight, origins })
         });
         let compiled = Self {
             segments: segments.collect::<Result<_, Error>>()?,
@@ -114,23 +117,23 @@ impl Compiled {
     fn check_declared(&self) -> Result<(), Error> {
         let Some(declared) = self.front_matter.variables() else { return Ok(()) };
         let names: HashSet<&str> = declared.iter().map(String::as_str).collect();
-        let is_known = |used: &&Use| used.is_local || names.contains(used.root());
+        let is_known = |used: &&Use| used.is_local || names.contains(used.root(&self.text));
         match self.uses.iter().find(|used| !is_known(used)) {
             None => Ok(()),
             Some(used) => {
-                let offset = used.members.first().map_or(0, |member| member.span.start);
-                Err(self.locate(undeclared(used.root(), declared), offset))
+                let error = undeclared(used.root(&self.text), declared);
+                Err(self.locate(error, used.span.start))
             }
         }
     }
 }
 
 fn parse(text: &str, front_matter: &FrontMatter, dialect: &Dialect) -> Result<Parsed, Fault> {
-    let mut chunks = lex::lex(text, front_matter.body, &front_matter.delimiters)?;
+    let mut lexed = lex::lex(text, front_matter.body, &front_matter.delimiters)?;
     if front_matter.is_tidy().unwrap_or(dialect.is_tidy) {
-        crate::tidy::tidy(text, front_matter.body, &mut chunks);
+        crate::tidy::tidy(text, front_matter.body, &mut lexed);
     }
-    parse::parse(text, chunks, dialect)
+    parse::parse(text, lexed, dialect)
 }
 
 /// An error about a variable that the front matter does not list.

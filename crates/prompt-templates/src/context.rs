@@ -116,9 +116,9 @@ impl Context {
     }
 
     /// Returns the value at a path, if there is one.
-    pub(crate) fn at(&self, path: &[Member]) -> Option<&Value> {
+    pub(crate) fn at(&self, path: &[Member<'_>]) -> Option<&Value> {
         path.iter().try_fold(&self.value, |value, member| match value {
-            Value::Map(map) => map.get(&member.name),
+            Value::Map(map) => map.get(member.name),
             Value::List(list) => list.get(member.name.parse::<usize>().ok()?),
             _ => None,
         })

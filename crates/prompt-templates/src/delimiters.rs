@@ -4,6 +4,8 @@
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Delimiters {
     pairs: [(String, String); 3],
+    /// The bytes of ASCII that a delimiter, of this template or of `upon`, begins with: a bit each.
+    firsts: u128,
 }
 
 /// What kind of tag a delimiter belongs to, in the order of the pairs.
@@ -21,11 +23,18 @@ pub(crate) const STANDARD: [(&str, &str); 3] = [("{{", "}}"), ("{%", "%}"), ("{#
 
 impl Default for Delimiters {
     fn default() -> Self {
-        Self { pairs: STANDARD.map(|(open, close)| (open.to_owned(), close.to_owned())) }
+        Self::of(STANDARD.map(|(open, close)| (open.to_owned(), close.to_owned())))
     }
 }
 
 impl Delimiters {
+    fn of(pairs: [(String, String); 3]) -> Self {
+        let own = pairs.iter().map(|(open, close)| (&**open, &**close));
+        let firsts = own.chain(STANDARD).flat_map(|(open, close)| [open, close]);
+        let firsts = firsts.fold(0, |bits, text| bits | bit(text.as_bytes()[0]));
+        Self { pairs, firsts }
+    }
+
     /// Reads `[open, close, open, close, open, close]`: of expressions, blocks and comments.
     pub(crate) fn new(list: &[String]) -> Result<Self, String> {
         let [e1, e2, b1, b2, c1, c2] = list else {
@@ -48,7 +57,7 @@ impl Delimiters {
             }
         }
         let pair = |open: &String, close: &String| (open.clone(), close.clone());
-        Ok(Self { pairs: [pair(e1, e2), pair(b1, b2), pair(c1, c2)] })
+        Ok(Self::of([pair(e1, e2), pair(b1, b2), pair(c1, c2)]))
     }
 
     pub(crate) fn open(&self, kind: Delimiter) -> &str {
@@ -88,13 +97,17 @@ impl Delimiters {
 
     /// Returns whether a delimiter, of this template or of `upon`, stands at the start of `rest`.
     pub(crate) fn begins(&self, rest: &str) -> bool {
-        let is_sign = rest.as_bytes().first().is_some_and(u8::is_ascii_punctuation);
+        if rest.as_bytes().first().is_none_or(|&first| self.firsts & bit(first) == 0) {
+            return false;
+        }
         let own = self.pairs.iter().map(|(open, close)| (&**open, &**close));
-        is_sign
-            && own
-                .chain(STANDARD)
-                .any(|(open, close)| rest.starts_with(open) || rest.starts_with(close))
+        own.chain(STANDARD).any(|(open, close)| rest.starts_with(open) || rest.starts_with(close))
     }
+}
+
+/// Returns the bit of a byte of ASCII, and none for another.
+fn bit(byte: u8) -> u128 {
+    1_u128.checked_shl(byte.into()).unwrap_or(0)
 }
 
 #[cfg(test)]

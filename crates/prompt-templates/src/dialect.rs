@@ -1,5 +1,6 @@
 //! What the templates of a store are compiled with: the functions, and how lines are tidied.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::{Arc, LazyLock};
 
@@ -37,7 +38,7 @@ pub(crate) struct Takes<'d> {
     pub(crate) max: usize,
     /// What stands for the last argument when it is left out.
     pub(crate) default: &'d str,
-    pub(crate) usage: String,
+    pub(crate) usage: Cow<'d, str>,
 }
 
 impl Dialect {
@@ -70,12 +71,12 @@ impl Dialect {
     pub(crate) fn function(&self, name: &str) -> Option<Takes<'_>> {
         if let Some(signature) = functions::signature(name) {
             let functions::Signature { min, max, default, usage, .. } = *signature;
-            return Some(Takes { min, max, default, usage: usage.to_owned() });
+            return Some(Takes { min, max, default, usage: usage.into() });
         }
         let custom = self.custom.iter().find(|custom| custom.name == name)?;
         let names = ["a", "b", "c", "d", "e"];
         let arguments = names[..custom.arity.min(MAX_ARITY)].join(", ");
-        let usage = format!("{name}({arguments})");
+        let usage = format!("{name}({arguments})").into();
         Some(Takes { min: custom.arity, max: custom.arity, default: "", usage })
     }
 

@@ -237,23 +237,39 @@ impl fmt::Display for Report {
         if self.path.is_some() || self.template.is_some() {
             f.write_str(": ")?;
         }
-        f.write_str(&self.message)?;
+        write!(f, "{}", Shown(&self.message))?;
         let is_long = f.alternate();
         if is_long && let (Some(position), Some(line)) = (self.position, &self.snippet) {
             crate::snippet::draw(f, position, line)?;
         }
         let separator = if is_long { "\n  = " } else { "; " };
         if let Some(name) = &self.suggestion {
-            write!(f, "{separator}did you mean '{name}'?")?;
+            write!(f, "{separator}did you mean '{}'?", Shown(name))?;
         }
         if let Some((first, rest)) = self.available.split_first() {
-            write!(f, "{separator}available: {first}")?;
-            rest.iter().take(MAX_SHOWN_NAMES - 1).try_for_each(|name| write!(f, ", {name}"))?;
+            write!(f, "{separator}available: {}", Shown(first))?;
+            let rest = rest.iter().take(MAX_SHOWN_NAMES - 1);
+            rest.map(|name| Shown(name)).try_for_each(|name| write!(f, ", {name}"))?;
             if let Some(more @ 1..) = self.available.len().checked_sub(MAX_SHOWN_NAMES) {
                 write!(f, " and {more} more")?;
             }
         }
         self.help.as_ref().map_or(Ok(()), |help| write!(f, "{separator}{help}"))
+    }
+}
+
+/// A text of a template or of data, which must not reach a terminal with its control characters.
+struct Shown<'t>(&'t str);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut rest = self.0;
+        while let Some(at) = rest.find(char::is_control) {
+            f.write_str(&rest[..at])?;
+            f.write_str("\u{fffd}")?;
+            rest = rest[at..].trim_start_matches(char::is_control);
+        }
+        f.write_str(rest)
     }
 }
 

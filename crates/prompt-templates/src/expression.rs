@@ -1,8 +1,8 @@
 //! The expressions of tags, by the grammar of `upon`: paths, literals, calls and filters.
 
 use crate::dialect::Dialect;
-use crate::lex::{Fault, Result, Tag, Token, TokenKind};
-use crate::parse::{Facts, Member, Use, check_call};
+use crate::lex::{Fault, Result, Span, Token, TokenKind};
+use crate::parse::{Facts, Use, check_call};
 
 /// Nested brackets and calls before an expression is refused, so that the stack holds.
 const MAX_DEPTH: usize = 64;
@@ -30,8 +30,8 @@ pub(crate) struct Cursor<'t> {
 }
 
 impl<'t> Cursor<'t> {
-    pub(crate) fn new(text: &'t str, tag: &'t Tag) -> Self {
-        Self { text, tokens: &tag.tokens, next: 0, close: tag.end }
+    pub(crate) fn new(text: &'t str, tokens: &'t [Token], close: usize) -> Self {
+        Self { text, tokens, next: 0, close }
     }
 
     fn peek(&self) -> Option<&'t Token> {
@@ -223,7 +223,7 @@ impl Reader<'_, '_> {
                 self.expression()?;
                 self.cursor.sign(')')?;
             }
-            TokenKind::Sign('.') | TokenKind::QuestionDot => self.path(Vec::new())?,
+            TokenKind::Sign('.') | TokenKind::QuestionDot => self.path(None)?,
             TokenKind::Word => match self.cursor.str(token) {
                 "true" | "false" => self.cursor.next += 1,
                 word if KEYWORDS.contains(&word) => {
@@ -240,8 +240,7 @@ impl Reader<'_, '_> {
     fn named(&mut self, word: &str, token: &Token) -> Result<()> {
         self.cursor.next += 1;
         if !self.cursor.take_sign('(') {
-            let span = token.span.clone();
-            return self.path(vec![Member { name: word.to_owned(), span }]);
+            return self.path(Some(token.span.clone()));
         }
         let mut count = 0;
         let mut after = self.cursor.end_of_last();
@@ -277,14 +276,16 @@ impl Reader<'_, '_> {
         Ok(())
     }
 
-    /// The rest of a path, of which `members` have been read.
-    fn path(&mut self, mut members: Vec<Member>) -> Result<()> {
+    /// The rest of a path, of which the first name has been read or nothing.
+    fn path(&mut self, first: Option<Span>) -> Result<()> {
+        let start = first.as_ref().map_or_else(|| self.cursor.offset(), |first| first.start);
+        let (mut root, mut last) = (first.clone(), first);
         while let Some(dot) = self.cursor.peek() {
             if !matches!(dot.kind, TokenKind::Sign('.') | TokenKind::QuestionDot) {
                 break;
             }
-            if let Some(last) = members.last().filter(|last| last.span.end != dot.span.start) {
-                let help = format!("call a function as '{}(..)'", last.name);
+            if let Some(last) = last.as_ref().filter(|last| last.end != dot.span.start) {
+                let help = format!("call a function as '{}(..)'", &self.cursor.text[last.clone()]);
                 return Err(Fault::syntax(dot.span.start, "white space inside a path").help(help));
             }
             self.cursor.next += 1;
@@ -296,11 +297,13 @@ impl Reader<'_, '_> {
                 return Err(self.cursor.expected("a name or an index"));
             }
             self.cursor.next += 1;
-            let name = self.cursor.str(token).to_owned();
-            members.push(Member { name, span: dot.span.start..token.span.end });
+            root.get_or_insert_with(|| token.span.clone());
+            last = Some(token.span.clone());
         }
-        let is_local = members.first().is_some_and(|member| (self.is_local)(&member.name));
-        self.facts.uses.push(Use { members, is_local });
+        let root = root.unwrap_or(start..start);
+        let is_local = (self.is_local)(&self.cursor.text[root.clone()]);
+        let end = last.map_or(start, |last| last.end);
+        self.facts.uses.push(Use { span: start..end, root, is_local });
         Ok(())
     }
 }

@@ -10,7 +10,7 @@ use crate::lex::{Fault, Result};
 use crate::{Error, ErrorKind};
 
 /// The variables that a template may use.
-const VARIABLES: &str = "variables";
+pub(crate) const VARIABLES: &str = "variables";
 
 /// The variables that are another in each render.
 const VOLATILE: &str = "volatile";

@@ -7,11 +7,15 @@ use crate::delimiters::{Delimiter, STANDARD};
 use crate::lex::{Chunk, Span, Tag};
 
 /// A source for `upon`, and where its parts come from.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Generated {
     pub(crate) source: String,
-    copies: Vec<Copied>,
+    pub(crate) origins: Origins,
 }
+
+/// Which place in a template a place in the source comes from.
+#[derive(Debug)]
+pub(crate) struct Origins(Vec<Copied>);
 
 /// A run of bytes that was copied.
 #[derive(Debug)]
@@ -21,25 +25,44 @@ struct Copied {
     length: usize,
 }
 
-impl Generated {
+impl Origins {
     /// Returns the place in the template that an offset of the source comes from.
-    pub(crate) fn original(&self, offset: usize) -> usize {
-        let after = self.copies.partition_point(|copied| copied.generated <= offset);
+    pub(crate) fn of(&self, offset: usize) -> usize {
+        let after = self.0.partition_point(|copied| copied.generated <= offset);
         after.checked_sub(1).map_or(0, |index| {
-            let copied = &self.copies[index];
+            let copied = &self.0[index];
             copied.original + (offset - copied.generated).min(copied.length)
         })
+    }
+}
+
+impl Generated {
+    /// Makes room for what chunks will be as a source, unless braces have to be set apart.
+    fn for_chunks(chunks: &[Chunk]) -> Self {
+        let length = |chunk: &Chunk| match chunk {
+            Chunk::Text(span) | Chunk::Raw(span) => (span.len(), 1),
+            // With the longest delimiters of `upon`, both of them.
+            Chunk::Silent { .. } => (8, 0),
+            Chunk::Expression(tag) | Chunk::Block(tag) => (tag.span.len() + 4, 3),
+        };
+        let add = |(bytes, copies), chunk| {
+            let (more, one) = length(chunk);
+            (bytes + more, copies + one)
+        };
+        let (bytes, copies) = chunks.iter().fold((0, 0), add);
+        let origins = Origins(Vec::with_capacity(copies));
+        Self { source: String::with_capacity(bytes), origins }
     }
 
     /// Notes that what is written next stands for what is at `original`.
     fn mark(&mut self, original: usize) {
-        self.copies.push(Copied { generated: self.source.len(), original, length: 0 });
+        self.origins.0.push(Copied { generated: self.source.len(), original, length: 0 });
     }
 
     fn copy(&mut self, text: &str, span: Span) {
         if !span.is_empty() {
             let (generated, original) = (self.source.len(), span.start);
-            self.copies.push(Copied { generated, original, length: span.len() });
+            self.origins.0.push(Copied { generated, original, length: span.len() });
             self.source.push_str(&text[span]);
         }
     }
@@ -101,7 +124,7 @@ impl Generated {
 
 /// Writes the source of a segment. `insertions` are sorted by offset.
 pub(crate) fn generate(text: &str, chunks: &[Chunk], insertions: &[(usize, String)]) -> Generated {
-    let mut generated = Generated::default();
+    let mut generated = Generated::for_chunks(chunks);
     for chunk in chunks {
         match chunk {
             Chunk::Text(span) | Chunk::Raw(span) => generated.copy_text(text, span.clone()),
@@ -141,7 +164,7 @@ mod tests {
     /// The source for a text, and what `upon` makes of it.
     fn rendered(text: &str) -> (String, String) {
         let delimiters = crate::delimiters::Delimiters::default();
-        let chunks = crate::lex::lex(text, 0, &delimiters).unwrap();
+        let chunks = crate::lex::lex(text, 0, &delimiters).unwrap().chunks;
         let source = generate(text, &chunks, &[]).source;
         let dialect = Dialect::standard();
         let engine = &dialect.engine;

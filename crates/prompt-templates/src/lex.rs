@@ -56,13 +56,21 @@ pub(crate) enum Chunk {
 pub(crate) struct Tag {
     /// With delimiters.
     pub(crate) span: Span,
-    pub(crate) tokens: Vec<Token>,
+    /// Which of the text's tokens are its own.
+    tokens: Range<usize>,
     /// Where what is inside starts, behind the delimiter and its trim mark.
     pub(crate) start: usize,
     /// Where the closing delimiter, or the trim mark in front of it, starts.
     pub(crate) end: usize,
     pub(crate) trim_before: bool,
     pub(crate) trim_after: bool,
+}
+
+impl Tag {
+    /// Returns the tokens, out of those of the whole text.
+    pub(crate) fn tokens<'t>(&self, all: &'t [Token]) -> &'t [Token] {
+        &all[self.tokens.clone()]
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,9 +91,16 @@ pub(crate) enum TokenKind {
     Sign(char),
 }
 
+/// A text as chunks, and the tokens of all its tags.
+#[derive(Debug)]
+pub(crate) struct Lexed {
+    pub(crate) chunks: Vec<Chunk>,
+    pub(crate) tokens: Vec<Token>,
+}
+
 /// Splits `text` from the offset `start` on. Spans are offsets into the whole text.
-pub(crate) fn lex(text: &str, start: usize, delimiters: &Delimiters) -> Result<Vec<Chunk>> {
-    let mut lexer = Lexer { text, delimiters, at: start, chunks: Vec::new() };
+pub(crate) fn lex(text: &str, start: usize, delimiters: &Delimiters) -> Result<Lexed> {
+    let mut lexer = Lexer { text, delimiters, at: start, chunks: Vec::new(), tokens: Vec::new() };
     while let Some((open, delimiter)) = delimiters.opener(text, lexer.at) {
         lexer.push_text(lexer.at..open);
         match delimiter {
@@ -96,7 +111,7 @@ pub(crate) fn lex(text: &str, start: usize, delimiters: &Delimiters) -> Result<V
             }
             Delimiter::Block => {
                 let tag = lexer.tag(open, delimiter)?;
-                match tag.tokens.as_slice() {
+                match tag.tokens(&lexer.tokens) {
                     [only] if &text[only.span.clone()] == "raw" => lexer.raw(&tag)?,
                     _ => lexer.chunks.push(Chunk::Block(tag)),
                 }
@@ -104,7 +119,7 @@ pub(crate) fn lex(text: &str, start: usize, delimiters: &Delimiters) -> Result<V
         }
     }
     lexer.push_text(lexer.at..text.len());
-    Ok(lexer.chunks)
+    Ok(Lexed { chunks: lexer.chunks, tokens: lexer.tokens })
 }
 
 struct Lexer<'t> {
@@ -112,6 +127,7 @@ struct Lexer<'t> {
     delimiters: &'t Delimiters,
     at: usize,
     chunks: Vec<Chunk>,
+    tokens: Vec<Token>,
 }
 
 impl Lexer<'_> {
@@ -181,7 +197,7 @@ impl Lexer<'_> {
         let (start, trim_before) = self.inside(open, delimiter);
         let close = self.delimiters.close(delimiter);
         let mut at = start;
-        let mut tokens = Vec::new();
+        let first_token = self.tokens.len();
         loop {
             let rest = &self.text[at..];
             let trimmed = rest.strip_prefix('-').unwrap_or(rest);
@@ -191,7 +207,7 @@ impl Lexer<'_> {
                 self.at = end;
                 return Ok(Tag {
                     span: open..end,
-                    tokens,
+                    tokens: first_token..self.tokens.len(),
                     start,
                     end: at,
                     trim_before,
@@ -208,9 +224,9 @@ impl Lexer<'_> {
                 at += 1;
                 continue;
             }
-            let (kind, length) = token(rest, first, after_dot(&tokens))
+            let (kind, length) = token(rest, first, after_dot(&self.tokens[first_token..]))
                 .map_err(|message| Fault::syntax(at, message).help(self.keep_as_text(delimiter)))?;
-            tokens.push(Token { kind, span: at..at + length });
+            self.tokens.push(Token { kind, span: at..at + length });
             at += length;
         }
     }

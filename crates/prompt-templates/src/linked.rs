@@ -11,6 +11,9 @@ use crate::{Digest, Error, ErrorKind};
 /// Includes inside includes.
 const MAX_DEPTH: usize = 60;
 
+/// Includes of a template, with those in what it includes, each as often as it stands there.
+const MAX_INCLUDES: usize = 10_000;
+
 /// A template and the versions of its partials that it was published with. Never changed.
 #[derive(Debug)]
 pub(crate) struct Linked {
@@ -28,7 +31,8 @@ pub(crate) struct Linked {
 /// Where templates are looked up while a set is put together.
 pub(crate) trait Lookup {
     fn find(&self, name: &str) -> Option<&Arc<Compiled>>;
-    fn names(&self) -> Vec<&str>;
+    /// Returns the error for a name that `by` includes and that is not there.
+    fn unknown(&self, name: &str, by: &str) -> Error;
 }
 
 impl Linked {
@@ -40,7 +44,8 @@ impl Linked {
         counters: &Arc<Counters>,
         max_output_bytes: usize,
     ) -> Result<Self, Error> {
-        let mut walk = Linker { lookup, partials: BTreeMap::new(), path: vec![&root.name] };
+        let (partials, counts) = (BTreeMap::new(), BTreeMap::new());
+        let mut walk = Linker { lookup, partials, counts, path: vec![&root.name] };
         walk.visit(root)?;
         let partials = walk.partials;
         let linked = Self {
@@ -95,7 +100,7 @@ impl Linked {
         known: &mut BTreeMap<Arc<str>, BTreeSet<String>>,
     ) -> BTreeSet<String> {
         let own = compiled.uses.iter().filter(|used| !used.is_local);
-        let mut free: BTreeSet<_> = own.map(|used| used.root().to_owned()).collect();
+        let mut free: BTreeSet<_> = own.map(|used| used.root(&compiled.text).to_owned()).collect();
         for include in compiled.includes.iter().filter(|include| !include.is_isolated) {
             let Some(partial) = self.partial(&include.name) else { continue };
             if !known.contains_key(&partial.name) {
@@ -132,24 +137,20 @@ impl Linked {
 struct Linker<'l> {
     lookup: &'l dyn Lookup,
     partials: BTreeMap<Arc<str>, Arc<Compiled>>,
+    /// How many includes each of the partials comes to.
+    counts: BTreeMap<&'l str, usize>,
     /// The names from the root to the template that is being visited.
     path: Vec<&'l str>,
 }
 
 impl<'l> Linker<'l> {
-    fn visit(&mut self, compiled: &'l Compiled) -> Result<(), Error> {
+    /// Visits what a template includes; returns how many includes that comes to.
+    fn visit(&mut self, compiled: &'l Compiled) -> Result<usize, Error> {
+        let mut count = 0;
         for include in &compiled.includes {
             let fail = |error: Error| compiled.locate(error, include.offset);
             let Some(partial) = self.lookup.find(&include.name) else {
-                let names = self.lookup.names();
-                let names = names.into_iter().filter(|name| *name != &*compiled.name);
-                let name = &include.name;
-                return Err(fail(Error::unknown(
-                    ErrorKind::UnknownInclude,
-                    "template",
-                    name,
-                    names,
-                )));
+                return Err(fail(self.lookup.unknown(&include.name, &compiled.name)));
             };
             if let Some(start) = self.path.iter().position(|name| *name == &*partial.name) {
                 let mut names = self.path[start..].to_vec();
@@ -167,12 +168,27 @@ impl<'l> Linker<'l> {
                     "a message begins in the including template; leave the text to the partial",
                 ));
             }
-            if self.partials.insert(Arc::clone(&partial.name), Arc::clone(partial)).is_none() {
-                self.path.push(&partial.name);
-                self.visit(partial)?;
-                self.path.pop();
+            let known = self.counts.get(&*partial.name).copied();
+            let inner = match known {
+                Some(inner) => inner,
+                None => {
+                    self.path.push(&partial.name);
+                    let inner = self.visit(partial)?;
+                    self.path.pop();
+                    self.counts.insert(&partial.name, inner);
+                    self.partials.insert(Arc::clone(&partial.name), Arc::clone(partial));
+                    inner
+                }
+            };
+            count += 1 + inner;
+            if count > MAX_INCLUDES {
+                let message = format!("it comes to more than {MAX_INCLUDES} includes");
+                let help = "partials that include each other twice double with each level";
+                return Err(
+                    fail(Error::new(ErrorKind::Cycle, message).named(&include.name)).help(help)
+                );
             }
         }
-        Ok(())
+        Ok(count)
     }
 }

@@ -1,10 +1,11 @@
 //! Templates from a folder.
 
 use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -18,10 +19,21 @@ use crate::{Error, ErrorKind, LoadError};
 /// What the files of templates end in.
 const SUFFIX: &str = ".prompt.md";
 
+/// A template, and the file that it was read from as it was then.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    pub(crate) compiled: Arc<Compiled>,
+    file: File,
+}
+
+/// Bytes of a file: 16 MiB. What is longer is no prompt, and would be held twice while it compiles.
+const MAX_LENGTH: u64 = 16 << 20;
+
 /// What a folder holds.
 #[derive(Debug, Default)]
 pub(crate) struct Read {
-    pub(crate) templates: Vec<Arc<Compiled>>,
+    /// Ordered by path.
+    pub(crate) templates: Vec<Loaded>,
     /// Everything that is wrong, ordered by file.
     pub(crate) errors: Vec<Error>,
     /// Texts that had to be compiled.
@@ -40,7 +52,7 @@ pub(crate) struct Listing {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct File {
+struct File {
     is_link: bool,
     stamp: Option<Stamp>,
 }
@@ -56,41 +68,44 @@ struct Stamp {
 
 /// Returns everything that is wrong with the templates of a folder, ordered by file.
 pub(crate) fn check_dir(dir: &Path, dialect: &Arc<Dialect>) -> Vec<Error> {
-    let read = read(dir, &list(dir), dialect, |_, _| None);
-    let mut errors = read.errors;
+    let Read { templates, mut errors, failed, .. } = read(dir, &list(dir), dialect, &[], false);
+    let templates = templates.into_iter().map(|loaded| loaded.compiled).collect();
     let terms = Terms::new(0, usize::MAX, Counters::default());
-    let loaded = Set::default().apply(&Change::Load(read.templates), &terms);
+    let loaded = Set::default().apply(&Change::Load(templates), &terms);
     let unlinked = loaded.err().map(LoadError::into_errors).unwrap_or_default();
     // A file that does not compile is no reason to say of others that they include what is not there.
     let is_own = |error: &Error| {
         error.kind() != ErrorKind::UnknownInclude
-            || error.name().is_none_or(|name| !read.failed.iter().any(|failed| failed == name))
+            || error.name().is_none_or(|name| !failed.iter().any(|failed| failed == name))
     };
     errors.extend(unlinked.into_iter().filter(is_own));
     errors.sort_by_key(|error| (error.file().map(Path::to_owned), error.line()));
     errors
 }
 
-/// What is known of a file before it is read.
-pub(crate) enum Known {
-    /// It says what it said when this was compiled.
-    Same(Arc<Compiled>),
-    /// This was compiled of it; it may say something else now.
-    Old(Arc<Compiled>),
-}
-
-/// Reads and compiles the files of a listing. What is known to be the same is not read, and a text that
-/// is known is not compiled again.
+/// Reads and compiles the files of a listing. A text that is among the `old` ones, which were read of
+/// the same folder, is not compiled again; and a file that is stamped as it was then is not read, if
+/// stamps are to be trusted.
 pub(crate) fn read(
     dir: &Path,
     listing: &Listing,
     dialect: &Arc<Dialect>,
-    known: impl Fn(&str, &Path) -> Option<Known>,
+    old: &[Loaded],
+    trusts_stamps: bool,
 ) -> Read {
     let prefix = dir.to_str();
     let mut read = Read { errors: listing.error.iter().cloned().collect(), ..Read::default() };
-    let root = dir.canonicalize().ok();
-    for (path, file) in &listing.files {
+    read.templates.reserve(listing.files.len());
+    let root = OnceCell::new();
+    // Both are ordered by path, so one is walked along the other.
+    let mut old = old.iter().peekable();
+    for (path, &file) in &listing.files {
+        while old.next_if(|old| old.path() < Some(path.as_os_str())).is_some() {}
+        let old = old.next_if(|old| old.path() == Some(path.as_os_str()));
+        if let Some(same) = old.filter(|old| trusts_stamps && old.file.is_known_as(file)) {
+            read.templates.push(Loaded { compiled: Arc::clone(&same.compiled), file });
+            continue;
+        }
         let path = Path::new(path);
         let name = match name(dir, prefix, path) {
             Ok(name) => name,
@@ -99,24 +114,17 @@ pub(crate) fn read(
                 continue;
             }
         };
-        let old = match known(&name, path) {
-            Some(Known::Same(compiled)) => {
-                read.templates.push(compiled);
-                continue;
-            }
-            Some(Known::Old(compiled)) => Some(compiled),
-            None => None,
-        };
-        let root = root.as_deref().filter(|_| file.is_link);
+        let root = || root.get_or_init(|| dir.canonicalize().ok()).as_deref();
+        let root = if file.is_link { root() } else { None };
         let compiled = text(&name, path, root).and_then(|text| match old {
-            Some(old) if *old.text == *text => Ok(old),
+            Some(old) if *old.compiled.text == *text => Ok(Arc::clone(&old.compiled)),
             _ => {
                 read.compiled += 1;
                 Compiled::new(&name, Some(path), &text, dialect).map(Arc::new)
             }
         });
         match compiled {
-            Ok(compiled) => read.templates.push(compiled),
+            Ok(compiled) => read.templates.push(Loaded { compiled, file }),
             Err(error) => {
                 read.errors.push(error);
                 read.failed.push(name.into_owned());
@@ -142,15 +150,19 @@ fn find(dir: &Path, files: &mut BTreeMap<OsString, File>) -> Result<(), Error> {
         for entry in fs::read_dir(&dir).map_err(|error| fail(&error))? {
             let entry = entry.map_err(|error| fail(&error))?;
             let kind = entry.file_type().map_err(|error| fail(&error))?;
-            let name = entry.file_name();
-            let name = name.as_encoded_bytes();
+            let file_name = entry.file_name();
+            let name = file_name.as_encoded_bytes();
             if name.starts_with(b".") || name.starts_with(b"~$") {
                 continue;
             }
             if kind.is_dir() {
                 dirs.push(entry.path());
             } else if name.ends_with(SUFFIX.as_bytes()) {
-                let (path, is_link) = (entry.path(), kind.is_symlink());
+                // As `entry.path()` does, in one piece of memory.
+                let mut path = PathBuf::with_capacity(dir.as_os_str().len() + 1 + name.len());
+                path.push(&dir);
+                path.push(&file_name);
+                let is_link = kind.is_symlink();
                 let data = if is_link { fs::metadata(&path) } else { entry.metadata() };
                 let stamp = data.ok().as_ref().map(stamp);
                 files.insert(path.into_os_string(), File { is_link, stamp });
@@ -171,14 +183,20 @@ fn stamp(data: &fs::Metadata) -> Stamp {
     Stamp { modified: data.modified().ok(), length: data.len(), system }
 }
 
-impl Listing {
-    /// Returns whether a file is here as it is in another listing.
-    pub(crate) fn agrees(&self, other: &Self, path: &Path) -> bool {
-        let path = path.as_os_str();
-        let here = self.files.get(path).filter(|file| file.stamp.is_some());
-        here.is_some() && here == other.files.get(path)
+impl Loaded {
+    fn path(&self) -> Option<&OsStr> {
+        self.compiled.path.as_deref().map(Path::as_os_str)
     }
+}
 
+impl File {
+    /// Returns whether it is certain that a file is the same as it was.
+    fn is_known_as(self, now: Self) -> bool {
+        self.stamp.is_some() && self == now
+    }
+}
+
+impl Listing {
     /// Returns whether every file is as it is in another listing.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.files == other.files && self.error.is_some() == other.error.is_some()
@@ -207,8 +225,13 @@ fn text(name: &str, path: &Path, root: Option<&Path>) -> Result<String, Error> {
     let fail = |kind, message| Error::new(kind, message).template(name).path(Some(path));
     let cannot_read = |error| fail(ErrorKind::Io, format!("cannot read the file: {error}"));
     // A pipe would be waited for, and a device read without end.
-    if !fs::metadata(path).map_err(cannot_read)?.is_file() {
+    let data = fs::metadata(path).map_err(cannot_read)?;
+    if !data.is_file() {
         return Err(fail(ErrorKind::Io, "it is a folder, device or pipe, not a file".to_owned()));
+    }
+    if data.len() > MAX_LENGTH {
+        let message = format!("the file has {} bytes, over {MAX_LENGTH}", data.len());
+        return Err(fail(ErrorKind::Io, message).help("what is so long belongs into the data"));
     }
     // A link within the folder is how some tools change all files at once.
     if let Some(root) = root

@@ -13,7 +13,7 @@ use crate::dialect::Dialect;
 use crate::functions::NOTHING;
 use crate::generate::Generated;
 use crate::linked::Linked;
-use crate::parse::{Scope, Use};
+use crate::parse::{Member, Scope, Use};
 use crate::{Error, ErrorKind};
 
 /// Returns place and reason of an error that compiling gave.
@@ -24,7 +24,7 @@ pub(crate) fn compile_error(
 ) -> (usize, String) {
     let shadow = dialect.engine.compile(shadow(&generated.source)).err();
     let place = shadow.as_ref().map_or(Place::default(), Place::of);
-    (generated.original(place.offset), reason(error))
+    (generated.origins.of(place.offset), reason(error))
 }
 
 /// Returns an error that rendering a segment gave, with its place and, for names, what there is.
@@ -35,30 +35,30 @@ pub(crate) fn render_error(
     error: &upon::Error,
 ) -> Error {
     let place = render_place(linked, segment, context).unwrap_or_default();
-    let (compiled, generated) = match place.partial(linked) {
-        Some(partial) => (partial, &partial.segments[0].generated),
-        None => (&*linked.root, &linked.root.segments[segment].generated),
+    let (compiled, origins) = match place.partial(linked) {
+        Some(partial) => (partial, &partial.segments[0].origins),
+        None => (&*linked.root, &linked.root.segments[segment].origins),
     };
-    let offset = generated.original(place.offset);
+    let offset = origins.of(place.offset);
     let reason = reason(error);
     let is_unknown = reason == "not found in this scope" || reason == "not found in map";
     let unknown = is_unknown.then(|| member_at(compiled, offset)).flatten();
-    if let Some((used, index)) = unknown {
-        let member = &used.members[index];
-        let error = unknown_variable(linked, compiled, context, used, index);
+    if let Some((used, members, index)) = unknown {
+        let member = &members[index];
+        let error = unknown_variable(linked, compiled, context, used, &members, index);
         return compiled.locate(error, member.span.end - member.name.len());
     }
-    let path = member_at(compiled, offset).map(|(used, _)| used.path(usize::MAX));
+    let path = member_at(compiled, offset).map(|(_, members, _)| path(&members));
     compiled.locate(value_error(reason, path), offset)
 }
 
 /// Renders the shadow of a segment for its error.
 fn render_place(linked: &Linked, segment: usize, context: &Context) -> Option<Place> {
     let engine = &linked.root.dialect.engine;
-    let root = engine.compile(shadow(&linked.root.segments[segment].generated.source)).ok()?;
+    let root = engine.compile(shadow(linked.root.segments[segment].template.source())).ok()?;
     let mut partials = BTreeMap::new();
     for partial in linked.partials() {
-        let source = shadow(&partial.segments.first()?.generated.source);
+        let source = shadow(partial.segments.first()?.template.source());
         partials.insert(&*partial.name, engine.compile(source).ok()?);
     }
     let render = root.render_from(engine, context.value());
@@ -107,12 +107,16 @@ fn reason(error: &upon::Error) -> String {
     text.split_once(": ").map_or(text.clone(), |(_, reason)| reason.to_owned())
 }
 
-/// Returns the use of a variable that has a member at an offset.
-fn member_at(compiled: &Compiled, offset: usize) -> Option<(&Use, usize)> {
-    compiled.uses.iter().find_map(|used| {
-        let index = used.members.iter().position(|member| member.span.contains(&offset))?;
-        Some((used, index))
-    })
+/// Returns the use of a variable at an offset, its members, and which of them is there.
+fn member_at(compiled: &Compiled, offset: usize) -> Option<(&Use, Vec<Member<'_>>, usize)> {
+    let used = compiled.uses.iter().find(|used| used.span.contains(&offset))?;
+    let members = used.members(&compiled.text);
+    let index = members.iter().position(|member| member.span.contains(&offset))?;
+    Some((used, members, index))
+}
+
+fn path(members: &[Member<'_>]) -> String {
+    members.iter().map(|member| member.name).collect::<Vec<_>>().join(".")
 }
 
 fn unknown_variable(
@@ -120,25 +124,23 @@ fn unknown_variable(
     compiled: &Compiled,
     context: &Context,
     used: &Use,
+    members: &[Member<'_>],
     index: usize,
 ) -> Error {
     // What an `include .. with` sees, and what a loop variable holds, is not known here.
     let is_known = !linked.has_isolated() && !used.is_local;
-    let mut names: Vec<&str> = match is_known.then(|| context.at(&used.members[..index])).flatten()
-    {
+    let mut names: Vec<&str> = match is_known.then(|| context.at(&members[..index])).flatten() {
         Some(upon::Value::Map(map)) => map.keys().map(String::as_str).collect(),
         _ => Vec::new(),
     };
     if index == 0 {
-        let is_around = |scope: &&Scope| scope.span.contains(&used.members[0].span.start);
+        let is_around = |scope: &&Scope| scope.span.contains(&used.span.start);
         let scopes = compiled.scopes.iter().filter(is_around);
         names.extend(scopes.flat_map(|scope| scope.locals.iter().map(String::as_str)));
     }
-    let path = used.path(index);
-    let error = Error::unknown(ErrorKind::UnknownVariable, "variable", &path, names);
-    let name = &used.members[index].name;
-    let stem = used.path(index.wrapping_sub(1).min(index));
-    let optional = if index == 0 { format!("?.{name}") } else { format!("{stem}?.{name}") };
+    let unknown = path(&members[..=index]);
+    let error = Error::unknown(ErrorKind::UnknownVariable, "variable", &unknown, names);
+    let optional = format!("{}?.{}", path(&members[..index]), members[index].name);
     let help = format!("if it may be absent, write '{optional}'");
     if index > 0 || error.suggestion().is_some() {
         return error.help(help);

@@ -2,7 +2,7 @@
 
 use crate::dialect::{Dialect, Takes};
 use crate::expression::{self, Cursor};
-use crate::lex::{Chunk, Fault, Result, Span, Tag, Token, TokenKind};
+use crate::lex::{Chunk, Fault, Lexed, Result, Span, Tag, Token, TokenKind};
 use crate::position::Position;
 use crate::roles::{self, Section};
 use crate::{Error, ErrorKind};
@@ -15,6 +15,7 @@ const MAX_DEPTH: usize = 100;
 #[derive(Debug)]
 pub(crate) struct Parsed {
     pub(crate) segments: Vec<Segment>,
+    pub(crate) tokens: Vec<Token>,
     pub(crate) facts: Facts,
 }
 
@@ -48,14 +49,18 @@ pub(crate) struct Scope {
 /// A path such as `task.files.0`.
 #[derive(Clone, Debug)]
 pub(crate) struct Use {
-    pub(crate) members: Vec<Member>,
+    /// The whole path.
+    pub(crate) span: Span,
+    /// Its first name.
+    pub(crate) root: Span,
     /// Names a variable of an enclosing `for` or `with`.
     pub(crate) is_local: bool,
 }
 
-#[derive(Clone, Debug)]
-pub(crate) struct Member {
-    pub(crate) name: String,
+/// A name or an index of a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Member<'t> {
+    pub(crate) name: &'t str,
     /// With the dot in front of it.
     pub(crate) span: Span,
 }
@@ -97,9 +102,12 @@ struct OpenBlock {
 }
 
 /// Parses the chunks of `text`.
-pub(crate) fn parse(text: &str, chunks: Vec<Chunk>, dialect: &Dialect) -> Result<Parsed> {
-    let mut parser = Parser { text, dialect, blocks: Vec::new(), facts: Facts::default() };
-    let mut segments = vec![Segment { section: None, offset: 0, chunks: Vec::new() }];
+pub(crate) fn parse(text: &str, lexed: Lexed, dialect: &Dialect) -> Result<Parsed> {
+    let Lexed { chunks, tokens } = lexed;
+    let (blocks, facts) = (Vec::new(), Facts::default());
+    let mut parser = Parser { text, tokens: &tokens, dialect, blocks, facts };
+    let first = Vec::with_capacity(chunks.len());
+    let mut segments = vec![Segment { section: None, offset: 0, chunks: first }];
     for chunk in chunks {
         match &chunk {
             Chunk::Text(span) => {
@@ -123,11 +131,14 @@ pub(crate) fn parse(text: &str, chunks: Vec<Chunk>, dialect: &Dialect) -> Result
             parser.facts.uses.push(roles::history_use(segment.offset));
         }
     }
-    Ok(Parsed { segments, facts: parser.facts })
+    let facts = parser.facts;
+    Ok(Parsed { segments, tokens, facts })
 }
 
 struct Parser<'t> {
     text: &'t str,
+    /// Of all tags.
+    tokens: &'t [Token],
     dialect: &'t Dialect,
     blocks: Vec<OpenBlock>,
     facts: Facts,
@@ -159,10 +170,11 @@ impl Parser<'_> {
     }
 
     fn expression_tag(&mut self, tag: &Tag) -> Result<()> {
-        let mut cursor = Cursor::new(self.text, tag);
+        let tokens = tag.tokens(self.tokens);
+        let mut cursor = Cursor::new(self.text, tokens, tag.end);
         self.expression(&mut cursor)?;
         cursor.end()?;
-        if is_optional_path(tag) {
+        if is_optional_path(tokens) {
             let filter = format!(" | {}", crate::functions::OPTIONAL);
             self.facts.insertions.push((tag.end, filter));
         }
@@ -170,7 +182,7 @@ impl Parser<'_> {
     }
 
     fn block_tag(&mut self, tag: &Tag) -> Result<()> {
-        let mut cursor = Cursor::new(self.text, tag);
+        let mut cursor = Cursor::new(self.text, tag.tokens(self.tokens), tag.end);
         let keyword = cursor.word("a keyword such as 'if', 'for', 'with' or 'include'")?;
         match &self.text[keyword.span.clone()] {
             "if" => {
@@ -219,14 +231,15 @@ impl Parser<'_> {
     }
 
     fn for_tag(&mut self, cursor: &mut Cursor<'_>, tag: &Tag) -> Result<()> {
-        let mut locals = vec![cursor.name()?];
+        let mut locals = Vec::with_capacity(3);
+        locals.push(cursor.name()?);
         if cursor.take_sign(',') {
             locals.push(cursor.name()?);
         }
         cursor.keyword("in")?;
         let start = cursor.end_of_last();
         self.expression(cursor)?;
-        if has_number(tag) {
+        if has_number(tag.tokens(self.tokens)) {
             // `upon` takes a number for an index until a bracket tells it otherwise.
             self.facts.insertions.push((start, " (".to_owned()));
             self.facts.insertions.push((tag.end, ")".to_owned()));
@@ -285,13 +298,13 @@ impl Parser<'_> {
 }
 
 /// Returns whether a tag prints nothing but a path, with a member that may be absent.
-fn is_optional_path(tag: &Tag) -> bool {
+fn is_optional_path(tokens: &[Token]) -> bool {
     let is_path = |token: &Token| {
         let sign = matches!(token.kind, TokenKind::Sign('.') | TokenKind::QuestionDot);
         sign || matches!(token.kind, TokenKind::Word | TokenKind::Number)
     };
     let is_optional = |token: &Token| token.kind == TokenKind::QuestionDot;
-    tag.tokens.iter().all(is_path) && tag.tokens.iter().any(is_optional)
+    tokens.iter().all(is_path) && tokens.iter().any(is_optional)
 }
 
 fn check_depth(depth: usize, tag: &Tag) -> Result<()> {
@@ -303,9 +316,9 @@ fn check_depth(depth: usize, tag: &Tag) -> Result<()> {
 }
 
 /// Returns whether a tag has a number that is no index of a path.
-fn has_number(tag: &Tag) -> bool {
+fn has_number(tokens: &[Token]) -> bool {
     let is_path = |token: &Token| token.is_sign('.') || token.kind == TokenKind::QuestionDot;
-    tag.tokens.windows(2).any(|pair| pair[1].kind == TokenKind::Number && !is_path(&pair[0]))
+    tokens.windows(2).any(|pair| pair[1].kind == TokenKind::Number && !is_path(&pair[0]))
 }
 
 fn unknown_block(keyword: &Token, word: &str) -> Fault {
@@ -345,15 +358,28 @@ pub(crate) fn check_call(
 }
 
 impl Use {
-    pub(crate) fn root(&self) -> &str {
-        self.members.first().map_or("", |member| &member.name)
+    /// Returns the first name.
+    pub(crate) fn root<'t>(&self, text: &'t str) -> &'t str {
+        &text[self.root.clone()]
     }
 
-    /// Returns the path up to and with the member at `index`.
-    pub(crate) fn path(&self, index: usize) -> String {
-        let names: Vec<_> =
-            self.members.iter().take(index.saturating_add(1)).map(|m| m.name.as_str()).collect();
-        names.join(".")
+    /// Returns the names and indices, which are looked at one by one where something is wrong.
+    pub(crate) fn members<'t>(&self, text: &'t str) -> Vec<Member<'t>> {
+        let mut members = Vec::new();
+        let mut at = self.span.start;
+        // Where the dot in front of the member is.
+        let mut dot = at;
+        for part in text[self.span.clone()].split('.') {
+            let written = part.strip_suffix('?').unwrap_or(part);
+            let name = written.trim();
+            if !name.is_empty() {
+                let end = at + written.trim_end().len();
+                members.push(Member { name, span: dot..end });
+            }
+            dot = at + written.len();
+            at += part.len() + 1;
+        }
+        members
     }
 }
 

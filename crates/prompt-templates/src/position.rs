@@ -17,9 +17,43 @@ impl Position {
     }
 }
 
+/// The places of offsets that come in order; linear in the text, however many there are.
+pub(crate) struct Positions<'t> {
+    text: &'t str,
+    offset: usize,
+    position: Position,
+}
+
+impl<'t> Positions<'t> {
+    pub(crate) fn new(text: &'t str) -> Self {
+        Self { text, offset: 0, position: Position { line: 1, column: 1 } }
+    }
+
+    /// Returns the place of the character at an offset, which is not before the last one.
+    pub(crate) fn next_at(&mut self, offset: usize) -> Position {
+        let offset = self.text.floor_char_boundary(offset).max(self.offset);
+        let Position { line, column } =
+            Position::of(&self.text[self.offset..], offset - self.offset);
+        let column = if line == 1 { self.position.column + column - 1 } else { column };
+        self.position = Position { line: self.position.line + line - 1, column };
+        self.offset = offset;
+        self.position
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn places_in_order_are_the_same_as_one_by_one() {
+        let text = "a\n\u{4e2d}\u{6587}{{ x\r\n\ny";
+        let mut places = Positions::new(text);
+        for (offset, _) in text.char_indices() {
+            assert_eq!(places.next_at(offset), Position::of(text, offset), "{offset}");
+        }
+        assert_eq!(places.next_at(text.len() + 1), Position::of(text, text.len()));
+    }
 
     #[test]
     fn columns_count_characters_not_bytes() {

@@ -118,10 +118,9 @@ impl Walk<'_> {
     }
 
     fn variables(&self, tag: &Tag) -> Vec<String> {
-        let is_here =
-            |used: &&Use| used.members.first().is_some_and(|m| tag.span.contains(&m.span.start));
-        let mut names: Vec<_> =
-            self.facts.uses.iter().filter(is_here).map(|used| used.root().to_owned()).collect();
+        let is_here = |used: &&Use| tag.span.contains(&used.span.start);
+        let name = |used: &Use| used.root(&self.compiled.text).to_owned();
+        let mut names: Vec<_> = self.facts.uses.iter().filter(is_here).map(name).collect();
         names.sort();
         names.dedup();
         names

@@ -102,8 +102,9 @@ impl Linked {
     /// the text is empty.
     fn write_straight(&self, segment: &Segment, context: &Context, text: &mut String) -> bool {
         let Some(parts) = &segment.straight else { return false };
-        text.reserve(segment.generated.source.len());
-        let is_done = straight::write(parts, context.value(), text, self.max_output_bytes);
+        text.reserve(segment.template.source().len());
+        let (source, max) = (&self.root.text, self.max_output_bytes);
+        let is_done = straight::write(parts, source, context.value(), text, max);
         if !is_done {
             text.clear();
         }
@@ -152,7 +153,7 @@ impl Linked {
         context: &Context,
         output: &mut Output,
     ) -> Result<(), Error> {
-        output.bytes.reserve(segment.generated.source.len());
+        output.bytes.reserve(segment.template.source().len());
         let mut render = segment.template.render_from(&self.root.dialect.engine, context.value());
         if !self.root.includes.is_empty() {
             render = render.with_template_fn(|name| {

@@ -6,7 +6,7 @@
 use std::fmt;
 
 use crate::lex::{Chunk, Fault, Result, Span};
-use crate::parse::{Member, Segment, Use};
+use crate::parse::{Segment, Use};
 use crate::{Content, Error, ErrorKind};
 
 /// Who says a message.
@@ -183,8 +183,8 @@ fn trim(text: &str, segment: &mut Segment) {
     }
 }
 
-/// Returns the use of a variable that `[[history]]` is.
+/// Returns the use of a variable that the `[[history]]` at an offset is.
 pub(crate) fn history_use(offset: usize) -> Use {
-    let member = Member { name: HISTORY.to_owned(), span: offset..offset };
-    Use { members: vec![member], is_local: false }
+    let name = offset + "[[".len();
+    Use { span: offset..offset, root: name..name + HISTORY.len(), is_local: false }
 }

@@ -1,5 +1,6 @@
 //! All templates of a store at one moment, and how a change makes the next moment of it.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,6 +11,9 @@ use crate::prompt::Prompt;
 use crate::sieve::Sieve;
 use crate::stats::Counters;
 use crate::{Error, ErrorKind, LoadError};
+
+/// Errors of one change that list all names there are: each costs as much as there are templates.
+const MAX_LISTS: usize = 100;
 
 /// Never changed once it is published; every template in it has all it includes.
 #[derive(Clone, Debug, Default)]
@@ -128,23 +132,29 @@ impl Set {
     }
 
     fn load(&mut self, all: &[Arc<Compiled>], terms: &Terms) -> Result<Applied, LoadError> {
-        let names: BTreeSet<_> = all.iter().map(|compiled| &*compiled.name).collect();
-        let gone = |(name, entry): (&Arc<str>, &Entry)| {
-            (entry.is_resident && !names.contains(&**name)).then(|| Arc::clone(name))
-        };
-        let gone: BTreeSet<_> = self.entries.iter().filter_map(gone).collect();
-        let is_new = |compiled: &&Arc<Compiled>| {
-            self.entries.get(&compiled.name).is_none_or(|entry| {
-                let old = &entry.linked.root;
-                let is_same = Arc::ptr_eq(old, compiled);
-                !entry.is_resident
-                    || !is_same && (old.text != compiled.text || old.path != compiled.path)
-            })
-        };
-        let new: Vec<_> = all.iter().filter(is_new).map(|compiled| (compiled, true)).collect();
+        let mut new = Vec::new();
+        let mut stay = 0;
+        for compiled in all {
+            let old = self.entries.get(&compiled.name).filter(|entry| entry.is_resident);
+            stay += usize::from(old.is_some());
+            let is_same = old.map(|entry| &entry.linked.root).is_some_and(|old| {
+                Arc::ptr_eq(old, compiled) || old.text == compiled.text && old.path == compiled.path
+            });
+            if !is_same {
+                new.push((compiled, true));
+            }
+        }
+        let residents = self.entries.iter().filter(|(_, entry)| entry.is_resident);
+        let mut gone = BTreeSet::new();
+        if residents.clone().count() > stay {
+            let stay: BTreeSet<_> = all.iter().map(|compiled| &*compiled.name).collect();
+            let names = residents.map(|(name, _)| name);
+            gone.extend(names.filter(|name| !stay.contains(&***name)).cloned());
+        }
         self.replace(&new, &gone, terms)?;
-        for name in names {
-            self.sieve.remove(name);
+        // Those that were compiled by call are the folder's now.
+        for (compiled, _) in &new {
+            self.sieve.remove(&compiled.name);
         }
         let (loaded, changed, removed) = (all.len(), new.len(), gone.len());
         Ok(Applied { loaded, changed, removed, ..Applied::default() })
@@ -173,7 +183,8 @@ impl Set {
         let is_touched = |name: &str| overlay.contains_key(name) || gone.contains(name);
         let residents: BTreeMap<_, _> =
             new.iter().map(|(c, resident)| (&*c.name, *resident)).collect();
-        let draft = Draft { entries: &self.entries, overlay: &overlay, gone };
+        let misses = Cell::new(0);
+        let draft = Draft { entries: &self.entries, overlay: &overlay, gone, misses };
         let mut version = self.version;
         let mut linked: Vec<(Arc<Linked>, Option<bool>)> = Vec::new();
         let mut errors = Vec::new();
@@ -258,6 +269,8 @@ struct Draft<'d> {
     entries: &'d BTreeMap<Arc<str>, Entry>,
     overlay: &'d BTreeMap<&'d str, &'d Arc<Compiled>>,
     gone: &'d BTreeSet<Arc<str>>,
+    /// Names that were asked for and are not there.
+    misses: Cell<usize>,
 }
 
 impl Lookup for Draft<'_> {
@@ -269,8 +282,12 @@ impl Lookup for Draft<'_> {
         Some(&entry.linked.root)
     }
 
-    fn names(&self) -> Vec<&str> {
+    fn unknown(&self, name: &str, by: &str) -> Error {
+        self.misses.set(self.misses.get() + 1);
         let old = self.entries.keys().filter(|name| !self.gone.contains(*name)).map(|name| &**name);
-        old.chain(self.overlay.keys().copied()).collect::<BTreeSet<_>>().into_iter().collect()
+        let names: BTreeSet<_> = old.chain(self.overlay.keys().copied()).collect();
+        let is_listed = self.misses.get() <= MAX_LISTS;
+        let names = names.into_iter().filter(|name| is_listed && *name != by);
+        Error::unknown(ErrorKind::UnknownInclude, "template", name, names)
     }
 }

@@ -6,7 +6,7 @@ use batch_core::{BatchError, Batcher};
 
 use crate::compiled::Compiled;
 use crate::linked::Linked;
-use crate::load::{Known, Listing};
+use crate::load::{Listing, Loaded};
 use crate::publish::{Publisher, Shared};
 use crate::set::{Applied, Change, Set};
 use crate::stats::count;
@@ -57,9 +57,9 @@ pub(crate) struct Dir {
 #[derive(Debug, Default)]
 struct Seen {
     /// The files when they were last read, whatever came of it.
-    last: Option<Arc<Listing>>,
-    /// The files that the templates of the set were read from.
-    loaded: Arc<Listing>,
+    last: Option<Listing>,
+    /// What was loaded last without a fault.
+    loaded: Vec<Loaded>,
 }
 
 impl Dir {
@@ -139,29 +139,20 @@ impl Prompts {
         listing: Listing,
         trusts_stamps: bool,
     ) -> Result<Reload, LoadError> {
-        let set = self.shared.set.load_full();
-        let read = crate::load::read(&dir.path, &listing, &self.shared.dialect, |name, path| {
-            let old = &set.peek(name)?.root;
-            // As texts: paths would be compared part by part.
-            let is_of_file =
-                old.path.as_ref().is_some_and(|old| old.as_os_str() == path.as_os_str());
-            let is_same = is_of_file && trusts_stamps && listing.agrees(&seen.loaded, path);
-            let known = if is_same { Known::Same } else { Known::Old };
-            is_of_file.then(|| known(Arc::clone(old)))
-        });
-        let listing = Arc::new(listing);
-        let events = &self.shared.events;
+        let Shared { dialect, events, .. } = &*self.shared;
+        let read = crate::load::read(&dir.path, &listing, dialect, &seen.loaded, trusts_stamps);
+        seen.last = Some(listing);
         count(&events.compiles, read.compiled);
         let result = if read.errors.is_empty() {
-            self.publish(Change::Load(read.templates))
+            let all = read.templates.iter().map(|loaded| Arc::clone(&loaded.compiled));
+            self.publish(Change::Load(all.collect()))
         } else {
             Err(LoadError::new(read.errors))
         };
         count(if result.is_ok() { &events.reloads } else { &events.reload_failures }, 1);
         if result.is_ok() {
-            seen.loaded = Arc::clone(&listing);
+            seen.loaded = read.templates;
         }
-        seen.last = Some(listing);
         let Applied { loaded, changed, removed, .. } = result?;
         Ok(Reload { loaded, changed, removed })
     }

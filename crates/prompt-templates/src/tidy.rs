@@ -1,13 +1,14 @@
 //! Takes away the lines on which nothing but a block tag or a comment stands.
 
-use crate::lex::{Chunk, Span};
+use crate::lex::{Chunk, Lexed, Span, Token};
 
 /// For each block tag or comment that is alone on its line, takes the rest of the line out of the text
 /// around it. Tags that print stay as they are, and so do `raw` and `endraw`.
-pub(crate) fn tidy(text: &str, body: usize, chunks: &mut [Chunk]) {
+pub(crate) fn tidy(text: &str, body: usize, lexed: &mut Lexed) {
+    let Lexed { chunks, tokens } = lexed;
     for index in 0..chunks.len() {
         let span = match &chunks[index] {
-            Chunk::Block(tag) if !prints(text, tag) => tag.span.clone(),
+            Chunk::Block(tag) if !prints(text, tag.tokens(tokens)) => tag.span.clone(),
             Chunk::Silent { comment: Some(span), .. } => span.clone(),
             _ => continue,
         };
@@ -21,8 +22,8 @@ pub(crate) fn tidy(text: &str, body: usize, chunks: &mut [Chunk]) {
     }
 }
 
-fn prints(text: &str, tag: &crate::lex::Tag) -> bool {
-    tag.tokens.first().is_some_and(|first| &text[first.span.clone()] == "include")
+fn prints(text: &str, tokens: &[Token]) -> bool {
+    tokens.first().is_some_and(|first| &text[first.span.clone()] == "include")
 }
 
 /// Returns the line of a tag, its line break included, if nothing else is on it.

@@ -113,7 +113,7 @@ impl Serialize for Json<'_> {
 
 /// Makes a value of any data.
 pub(crate) fn to_value(data: &(impl Serialize + ?Sized)) -> Result<Value, NoValue> {
-    data.serialize(ToValue)
+    data.serialize(ToValue { depth: 0 })
 }
 
 /// Why data is no value.
@@ -134,7 +134,24 @@ impl ser::Error for NoValue {
     }
 }
 
-struct ToValue;
+/// Lists and maps in each other: values are walked by recursion. JSON is read to the same depth.
+const MAX_DEPTH: usize = 128;
+
+#[derive(Clone, Copy)]
+struct ToValue {
+    /// Lists and maps around the value.
+    depth: usize,
+}
+
+impl ToValue {
+    /// Returns what makes the values inside of a list or map.
+    fn inside(self) -> Result<Self, NoValue> {
+        if self.depth == MAX_DEPTH {
+            return Err(NoValue(format!("it nests deeper than {MAX_DEPTH}")));
+        }
+        Ok(Self { depth: self.depth + 1 })
+    }
+}
 
 macro_rules! small {
     ($($method:ident $type:ty),*) => {$(
@@ -233,12 +250,13 @@ impl Serializer for ToValue {
         variant: &'static str,
         value: &T,
     ) -> Result<Value, NoValue> {
-        Ok(tagged(variant, value.serialize(self)?))
+        Ok(tagged(variant, value.serialize(self.inside()?)?))
     }
 
     fn serialize_seq(self, length: Option<usize>) -> Result<List, NoValue> {
         // The length is a claim of the data; memory is taken for what comes.
-        Ok(List(Vec::with_capacity(length.unwrap_or(0).min(1_024))))
+        let list = Vec::with_capacity(length.unwrap_or(0).min(1_024));
+        Ok(List { list, items: self.inside()? })
     }
 
     fn serialize_tuple(self, length: usize) -> Result<List, NoValue> {
@@ -256,11 +274,11 @@ impl Serializer for ToValue {
         variant: &'static str,
         length: usize,
     ) -> Result<Variant<List>, NoValue> {
-        Ok(Variant(variant, self.serialize_seq(Some(length))?))
+        Ok(Variant(variant, self.inside()?.serialize_seq(Some(length))?))
     }
 
     fn serialize_map(self, _: Option<usize>) -> Result<Map, NoValue> {
-        Ok(Map { map: BTreeMap::new(), key: None })
+        Ok(Map { map: BTreeMap::new(), key: None, values: self.inside()? })
     }
 
     fn serialize_struct(self, _: &'static str, length: usize) -> Result<Map, NoValue> {
@@ -274,7 +292,7 @@ impl Serializer for ToValue {
         variant: &'static str,
         length: usize,
     ) -> Result<Variant<Map>, NoValue> {
-        Ok(Variant(variant, self.serialize_map(Some(length))?))
+        Ok(Variant(variant, self.inside()?.serialize_map(Some(length))?))
     }
 }
 
@@ -283,12 +301,16 @@ fn tagged(variant: &str, value: Value) -> Value {
 }
 
 /// A list that is being filled.
-struct List(Vec<Value>);
+struct List {
+    list: Vec<Value>,
+    items: ToValue,
+}
 
 /// A map that is being filled.
 struct Map {
     map: BTreeMap<String, Value>,
     key: Option<String>,
+    values: ToValue,
 }
 
 /// A variant of an enum that is being filled.
@@ -301,12 +323,12 @@ macro_rules! list {
             type Error = NoValue;
 
             fn $method<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), NoValue> {
-                self.0.push(value.serialize(ToValue)?);
+                self.list.push(value.serialize(self.items)?);
                 Ok(())
             }
 
             fn end(self) -> Result<Value, NoValue> {
-                Ok(Value::List(self.0))
+                Ok(Value::List(self.list))
             }
         }
     )*};
@@ -323,7 +345,7 @@ impl ser::SerializeTupleVariant for Variant<List> {
     }
 
     fn end(self) -> Result<Value, NoValue> {
-        Ok(tagged(self.0, Value::List(self.1.0)))
+        Ok(tagged(self.0, Value::List(self.1.list)))
     }
 }
 
@@ -332,7 +354,7 @@ impl ser::SerializeMap for Map {
     type Error = NoValue;
 
     fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), NoValue> {
-        self.key = Some(match key.serialize(ToValue)? {
+        self.key = Some(match key.serialize(self.values)? {
             Value::String(key) => key,
             Value::Integer(key) => key.to_string(),
             Value::Bool(key) => key.to_string(),
@@ -342,7 +364,7 @@ impl ser::SerializeMap for Map {
     }
 
     fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), NoValue> {
-        let value = value.serialize(ToValue)?;
+        let value = value.serialize(self.values)?;
         self.map.insert(self.key.take().unwrap_or_default(), value);
         Ok(())
     }
@@ -361,7 +383,7 @@ impl ser::SerializeStruct for Map {
         key: &'static str,
         value: &T,
     ) -> Result<(), NoValue> {
-        self.map.insert(key.to_owned(), value.serialize(ToValue)?);
+        self.map.insert(key.to_owned(), value.serialize(self.values)?);
         Ok(())
     }
 

@@ -26,7 +26,11 @@ branch; a merge needs both branches. A change has a path and one of content, con
 "after" names operations that must succeed first; of the operations of one "group" all are done or
 none is. In place of changes, "worktree" names a worktree of
 the repository that has the branch checked out, with "files":[PATH...] or "all":true: its content is
-committed as git add would, and git status is clean there afterwards."#;
+committed as git add would, and git status is clean there afterwards.
+
+The same input again, with the same content of its worktrees, does nothing twice: what landed is
+reported once more with "replayed":true, what failed is tried again, and what was interrupted is
+finished."#;
 
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = OPERATIONS)]
@@ -40,6 +44,10 @@ pub(crate) struct Options {
     /// Operations of one batch at most; by default all of the input is one batch
     #[arg(long, value_name = "N")]
     max_items: Option<NonZeroUsize>,
+    /// A name for the input: an input of that name, with the same ids, is done once, whatever else it
+    /// contains; without it, what it contains tells
+    #[arg(long, value_name = "ID", conflicts_with = "dry_run")]
+    batch_id: Option<String>,
     /// Build and check everything, say what would be done, and write and push nothing
     #[arg(long)]
     dry_run: bool,
@@ -87,7 +95,11 @@ pub(crate) fn run(session: &Session, options: &Options) -> Result<Exit, Stop> {
     let (operations, refused) = ops::split(ops);
     let report = session
         .interrupt
-        .shielded(|| if options.dry_run { git.preview(&operations) } else { git.apply(operations) })
+        .shielded(|| match &options.batch_id {
+            _ if options.dry_run => git.preview(&operations),
+            Some(name) => git.apply_as(name, operations),
+            None => git.apply(operations),
+        })
         .map_err(|error| not_applied(&error))?;
 
     let mut summary = OpSummary::default();
@@ -96,7 +108,7 @@ pub(crate) fn run(session: &Session, options: &Options) -> Result<Exit, Stop> {
         let line = match refused.get(id) {
             Some(refusal) => OpLine::refused(id, refusal),
             None => match outcomes.next() {
-                Some((id, outcome)) => OpLine::of(id, outcome),
+                Some((id, outcome)) => OpLine::reported(&report, id, outcome),
                 None => return Err(Stop::failed(format_args!("{id:?} has no outcome"))),
             },
         };
@@ -105,7 +117,7 @@ pub(crate) fn run(session: &Session, options: &Options) -> Result<Exit, Stop> {
     }
     summary.dry_run = options.dry_run;
     summary.pushed(asked, report.pushes().into());
-    summary.batches = report.receipts.len();
+    summary.took(&report);
     summary.seconds = started.elapsed().as_secs_f64();
     summary.print(&session.output);
     Ok(Exit::of_failed(summary.failed + summary.skipped))

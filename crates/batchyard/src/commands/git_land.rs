@@ -80,7 +80,7 @@ pub(crate) fn run(session: &Session, options: &Options) -> Result<Exit, Stop> {
     }
     summary.dry_run = options.dry_run;
     summary.pushed(options.branches.len(), report.pushes().into());
-    summary.batches = report.receipts.len();
+    summary.took(&report);
     summary.seconds = started.elapsed().as_secs_f64();
     summary.print(&session.output);
     Ok(Exit::of_failed(summary.failed + summary.skipped))

@@ -1,6 +1,6 @@
 //! Result lines of git operations.
 
-use git_batch::{Class, LeftOut, Outcome};
+use git_batch::{Class, LeftOut, Outcome, Receipt, Report};
 use serde::Serialize;
 
 use super::ops::Refusal;
@@ -15,6 +15,9 @@ pub(crate) struct OpLine {
     pub(crate) commit: Option<String>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     no_change: bool,
+    /// The outcome is that of an earlier run of the same input.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    replayed: bool,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     left_out: Vec<LeftOutLine>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -60,9 +63,47 @@ pub(crate) struct OpSummary {
     pub(crate) round_trips_saved: i64,
     pub(crate) batches: usize,
     pub(crate) seconds: f64,
+    pub(crate) receipt: ReceiptObject,
     /// Nothing was done: the other figures say what would have been.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) dry_run: bool,
+}
+
+/// What all batches of one command did and cost.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct ReceiptObject {
+    pushes: u32,
+    refs: Vec<MovedRef>,
+    bytes: u64,
+    fsyncs: u32,
+    processes: u32,
+}
+
+/// One ref that moved.
+#[derive(Debug, Serialize)]
+struct MovedRef {
+    name: String,
+    place: &'static str,
+    old: Option<String>,
+    new: String,
+}
+
+impl From<Receipt> for ReceiptObject {
+    fn from(receipt: Receipt) -> ReceiptObject {
+        let refs = receipt.refs.into_iter().map(|change| MovedRef {
+            name: change.name.to_string(),
+            place: change.place.as_str(),
+            old: change.old.map(|id| id.to_string()),
+            new: change.new.to_string(),
+        });
+        ReceiptObject {
+            pushes: receipt.pushes,
+            refs: refs.collect(),
+            bytes: receipt.bytes,
+            fsyncs: receipt.fsyncs,
+            processes: receipt.processes,
+        }
+    }
 }
 
 impl OpErrorLine {
@@ -73,6 +114,11 @@ impl OpErrorLine {
 }
 
 impl OpLine {
+    /// Returns the line of an operation of a report.
+    pub(crate) fn reported(report: &Report, id: &str, outcome: &Outcome) -> OpLine {
+        OpLine { replayed: report.replayed.contains(id), ..OpLine::of(id, outcome) }
+    }
+
     /// Returns the line of an operation that git was asked for.
     pub(crate) fn of(id: &str, outcome: &Outcome) -> OpLine {
         let mut line = OpLine::new(id, OpStatus::Failed);
@@ -128,7 +174,7 @@ impl OpLine {
 
     fn new(id: &str, status: OpStatus) -> OpLine {
         let (id, commit, left_out) = (id.to_owned(), None, Vec::new());
-        OpLine { id, status, commit, no_change: false, left_out, error: None }
+        OpLine { id, status, commit, no_change: false, replayed: false, left_out, error: None }
     }
 
     fn leave_out(&mut self, left_out: &[LeftOut]) {
@@ -152,6 +198,7 @@ impl OpLine {
         let what = match (&self.error, &self.commit) {
             (Some(error), _) => format!("{}: {}", error.kind, error.message),
             (None, Some(commit)) if self.no_change => format!("{commit} (no change)"),
+            (None, Some(commit)) if self.replayed => format!("{commit} (done by an earlier run)"),
             (None, commit) => commit.clone().unwrap_or_default(),
         };
         output.human(format!("{:<8} {}  {what}", self.status.word(), self.id));
@@ -186,6 +233,12 @@ impl OpSummary {
         self.pushes = made;
         let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
         self.round_trips_saved = if self.dry_run { 0 } else { signed(asked as u64) - signed(made) };
+    }
+
+    /// Sets what the batches did and cost.
+    pub(crate) fn took(&mut self, report: &Report) {
+        self.batches = report.receipts.len();
+        self.receipt = report.receipt().into();
     }
 
     /// Prints the summary, as JSON or for people.

@@ -9,6 +9,7 @@ use gix::refs::FullName;
 
 use super::commit::{base_not_ancestor, two_sources};
 use super::{Batch, Built, Pending, PendingKind, Step, branch_name};
+use crate::record::Wire;
 use crate::store::{
     Captured, Checkout, NewCommit, Request, TreeEdit, WorktreeMove, check_message,
     check_not_checked_out,
@@ -49,6 +50,7 @@ impl Batch<'_, '_> {
             (None, Some(base)) => return Err(base_not_ancestor(&commit.branch, base).into()),
         }
         if captured.changes.is_empty() {
+            self.note_captured(index, from, old_tree)?;
             return Err(match tip {
                 Some(commit) => Outcome::NoChange { commit, left_out: captured.left_out },
                 None => OpError::new(
@@ -69,6 +71,7 @@ impl Batch<'_, '_> {
             }
         }
         let new_tree = tree.write(store)?;
+        self.note_captured(index, from, new_tree)?;
         if captured.changes.values().any(Option::is_none) {
             self.check_deletions(old_tree, new_tree)?;
         }
@@ -101,6 +104,27 @@ impl Batch<'_, '_> {
             needs,
             left_out: captured.left_out,
         })
+    }
+
+    /// Notes what was found in the worktree at the paths that were asked for.
+    fn note_captured(
+        &mut self,
+        index: usize,
+        from: &Worktree,
+        tree: ObjectId,
+    ) -> Result<(), OpError> {
+        let mut found = Vec::new();
+        match &from.files {
+            None => tree.put(&mut found),
+            Some(files) => {
+                for path in files {
+                    let entry = self.session.store.entry_at(tree, path.as_bstr())?;
+                    entry.map(|(mode, id)| (u32::from(mode.value()), id)).put(&mut found);
+                }
+            }
+        }
+        self.references.insert(index, found);
+        Ok(())
     }
 
     /// Reads the worktree, once more where somebody commits in it meanwhile.

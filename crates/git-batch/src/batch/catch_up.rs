@@ -7,7 +7,7 @@ use gix::refs::FullName;
 use super::Batch;
 use super::push::moved;
 use crate::store::{Merged, NewCommit, RefMove, check_not_checked_out, unrelated};
-use crate::{OnMoved, OpError, OpErrorKind, Outcome, Place, RefChange};
+use crate::{OnMoved, OpError, OpErrorKind, Outcome, Place, RefChange, stops};
 
 impl Batch<'_, '_> {
     /// The commit that can be pushed now: `ours`, or one that the remote's commits are in too.
@@ -23,15 +23,19 @@ impl Batch<'_, '_> {
             return Ok(ours);
         }
         let on_moved = self.session.settings.on_moved;
-        if on_moved == OnMoved::Fail {
+        if on_moved == OnMoved::Fail && self.resumed.is_none() {
             return Err(moved(name));
         }
         let theirs = self.remote_tip(name)?.unwrap_or(listed);
         if let Some(remote) = &mut self.remote {
             remote.refs.insert(name.as_bstr().to_owned(), theirs);
         }
-        if self.session.store.is_ancestor(ours, theirs)? {
-            return Err(Outcome::Superseded);
+        match self.session.store.is_ancestor(ours, theirs)? {
+            // An earlier process pushed it, and others have gone on from there.
+            true if self.resumed.is_some() => return Ok(ours),
+            true => return Err(Outcome::Superseded),
+            false if on_moved == OnMoved::Fail => return Err(moved(name)),
+            false => {}
         }
         let id = match on_moved {
             OnMoved::Rebase => self.rebase(ours, theirs)?,
@@ -39,6 +43,8 @@ impl Batch<'_, '_> {
         };
         let keep = self.session.store.persist(&[id])?;
         self.keeps.push(keep);
+        self.note_caught_up(name, id)?;
+        stops::reach("caught up");
         Ok(id)
     }
 
@@ -125,7 +131,8 @@ impl Batch<'_, '_> {
             return;
         }
         let message = "git-batch: with what the remote had".into();
-        let moves = [RefMove { name: name.clone(), old, new, message, worktree: None }];
+        let is_again = self.resumed.is_some();
+        let moves = [RefMove { name: name.clone(), old, new, message, worktree: None, is_again }];
         let results = self.session.store.move_refs(&moves, &self.session.signer);
         if results.is_ok_and(|results| results == [Ok(())]) {
             let name = name.as_bstr().to_owned();

@@ -31,6 +31,11 @@ impl Batch<'_, '_> {
     ) -> BTreeMap<FullName, Result<ObjectId, Outcome>> {
         let mut results = BTreeMap::new();
         let mut left = wanted.clone();
+        for (name, id) in self.resumed.iter().flatten() {
+            if let Some(wanted) = left.get_mut(name) {
+                *wanted = *id;
+            }
+        }
         for retry in 0.. {
             let mut again = Vec::new();
             for (name, result) in self.push_apart(&left) {

@@ -6,6 +6,7 @@ use gix::ObjectId;
 use gix::refs::FullName;
 
 use super::push::unheard;
+use super::session::Job;
 use super::{Batch, Pending, PendingKind};
 use crate::store::RefMove;
 use crate::{OpError, Outcome, Place, RefChange};
@@ -16,7 +17,7 @@ impl Batch<'_, '_> {
         mut pending: Vec<Pending>,
         order: &[usize],
         outcomes: &mut [Option<Outcome>],
-        onto: Option<&FullName>,
+        job: &Job<'_>,
     ) {
         let gone = self.bind_groups(order, &mut pending, outcomes);
         self.skip(gone, &mut pending, outcomes);
@@ -25,15 +26,28 @@ impl Batch<'_, '_> {
             return;
         }
         let tips: Vec<ObjectId> = pending.iter().map(|p| p.commit).collect();
-        let keep = match self.session.store.persist(&tips) {
-            Ok(keep) => keep,
-            Err(error) => {
-                for p in pending {
-                    outcomes[p.operation] = Some(Outcome::Failed(error.clone()));
-                }
-                return;
+        let prepared = self.session.store.persist(&tips).and_then(|keep| {
+            self.keeps.push(keep);
+            self.open_record(&mut pending, outcomes, job)
+        });
+        if let Err(error) = prepared {
+            for p in pending {
+                outcomes[p.operation] = Some(Outcome::Failed(error.clone()));
             }
-        };
+            return;
+        }
+        self.carry_out(pending, outcomes, job.onto);
+        self.close(job.recorded, outcomes);
+        self.keeps.clear();
+    }
+
+    /// Moves the refs, here and at the remote.
+    pub(super) fn carry_out(
+        &mut self,
+        mut pending: Vec<Pending>,
+        outcomes: &mut [Option<Outcome>],
+        onto: Option<&FullName>,
+    ) {
         self.push_groups(&mut pending, outcomes);
         self.wait_for_worktrees();
         self.move_local(&mut pending, outcomes);
@@ -41,7 +55,6 @@ impl Batch<'_, '_> {
         if let Some(onto) = onto {
             self.follow(onto);
         }
-        drop(keep);
     }
 
     /// Says what would become of all, as far as it can be known without doing it.
@@ -101,7 +114,8 @@ impl Batch<'_, '_> {
             let message = state.steps.last()?.message.clone();
             let worktree = state.worktree.clone();
             let (name, old) = (name.clone(), state.start);
-            Some(RefMove { name, old, new: state.tip?, message, worktree })
+            let is_again = self.resumed.is_some();
+            Some(RefMove { name, old, new: state.tip?, message, worktree, is_again })
         };
         waiting.into_iter().filter_map(of_branch).collect()
     }
@@ -252,7 +266,8 @@ impl Batch<'_, '_> {
             return;
         }
         let message = "git-batch: landed".into();
-        let moves = [RefMove { name: onto.clone(), old: Some(old), new, message, worktree: None }];
+        let (name, is_again) = (onto.clone(), false);
+        let moves = [RefMove { name, old: Some(old), new, message, worktree: None, is_again }];
         // Whether it follows or not, the landing is confirmed by the remote.
         if store.move_refs(&moves, &self.session.signer).is_ok_and(|results| results == [Ok(())]) {
             self.receipt.refs.push(RefChange {

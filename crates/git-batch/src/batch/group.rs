@@ -122,6 +122,12 @@ impl Batch<'_, '_> {
         let state = self.branches.get(&p.branch).filter(|_| p.kind == PendingKind::Local)?;
         let error = match self.session.store.branch_tip(&p.branch) {
             Ok(tip) if tip == state.start => return None,
+            Ok(Some(tip))
+                if self.resumed.is_some()
+                    && state.tip.is_some_and(|new| self.session.store.contains(tip, new)) =>
+            {
+                return None;
+            }
             Ok(_) => OpError::new(
                 OpErrorKind::BranchMoved,
                 format!("somebody else has moved the branch {:?}", p.branch.shorten()),

@@ -10,6 +10,8 @@ mod group;
 mod guards;
 mod merge;
 mod push;
+mod recovery;
+mod session;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -18,30 +20,11 @@ use bstr::{BString, ByteSlice};
 use gix::ObjectId;
 use gix::refs::FullName;
 
-use crate::earlier::Earlier;
-use crate::lock::WriterLock;
-use crate::program::Git;
+pub(crate) use self::session::{Session, Writer};
 use crate::publish::RemoteState;
-use crate::store::{
-    CheckedOut, Keep, Signer, Store, WorktreeMove, check_not_checked_out, clashes, sweep_indexes,
-    sweep_quarantine,
-};
-use crate::{
-    LeftOut, OpError, OpErrorKind, Operation, OperationKind, Outcome, Receipt, Settings, guard,
-};
-
-/// The repository while this process is its writer.
-pub(crate) struct Session<'a> {
-    pub(crate) store: Store,
-    git: Git,
-    settings: &'a Settings,
-    signer: Signer,
-    lock: WriterLock,
-    /// Whether batches are only tried.
-    pub(crate) is_dry: bool,
-    /// What became of operations of earlier inputs.
-    earlier: &'a Earlier,
-}
+use crate::record::{OpenRecord, References, wire_enum, wire_struct};
+use crate::store::{CheckedOut, Keep, WorktreeMove, check_not_checked_out, clashes};
+use crate::{LeftOut, OpError, OpErrorKind, Operation, OperationKind, Outcome, Receipt, guard};
 
 /// What a batch knows while it is built.
 struct Batch<'s, 'a> {
@@ -59,8 +42,15 @@ struct Batch<'s, 'a> {
     folded: Option<BTreeMap<Vec<u8>, FullName>>,
     /// Whether all is only tried: nothing is written, moved or pushed.
     is_dry: bool,
-    /// Keeps new packs until refs point into them.
+    /// Keeps new packs until all is done.
     keeps: Vec<Keep>,
+    /// What is written down of this batch, once it is built.
+    record: Option<OpenRecord>,
+    /// What operations of it name without containing it.
+    references: References,
+    /// What an earlier process pushed or was about to push in place of the tips of branches;
+    /// `None` if this is no batch of an earlier process.
+    resumed: Option<BTreeMap<FullName, ObjectId>>,
     /// Whether a moved remote is left to whoever asked for the landing.
     is_landing: bool,
     receipt: Receipt,
@@ -68,7 +58,7 @@ struct Batch<'s, 'a> {
 
 /// A branch as far as the batch got with it.
 #[derive(Debug, Default)]
-struct Branch {
+pub(crate) struct Branch {
     /// The commit before the batch; `None` if the branch is new.
     start: Option<ObjectId>,
     /// The commit now.
@@ -88,7 +78,7 @@ struct Branch {
 }
 
 #[derive(Debug)]
-struct Step {
+pub(crate) struct Step {
     operation: usize,
     old_tree: ObjectId,
     new_tree: ObjectId,
@@ -97,7 +87,7 @@ struct Step {
 
 /// An operation that is built and waits for the refs to move.
 #[derive(Debug)]
-struct Pending {
+pub(crate) struct Pending {
     operation: usize,
     branch: FullName,
     commit: ObjectId,
@@ -109,7 +99,7 @@ struct Pending {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum PendingKind {
+pub(crate) enum PendingKind {
     /// It lands when the local branch has moved.
     Local,
     /// It lands when the remote has confirmed a push of the branch.
@@ -118,81 +108,36 @@ enum PendingKind {
     Push,
 }
 
-/// What building an operation gives: something that waits for the refs, or its end.
-type Built = Result<Pending, Outcome>;
+wire_struct!(Branch {
+    start,
+    tip,
+    remote_only,
+    starts_at_remote,
+    steps,
+    unchanged,
+    failed,
+    worktree,
+});
+wire_struct!(Step { operation, old_tree, new_tree, message });
+wire_struct!(Pending { operation, branch, commit, kind, needs, left_out });
+wire_enum!(PendingKind { 0 => Local, 1 => Remote, 2 => Push });
 
-impl<'a> Session<'a> {
-    pub(crate) fn new(
-        store: Store,
-        git: Git,
-        settings: &'a Settings,
-        lock: WriterLock,
-        earlier: &'a Earlier,
-    ) -> Session<'a> {
-        store.sweep_ref_locks();
-        store.sweep_packs();
-        sweep_quarantine(lock.state_dir());
-        sweep_indexes(lock.state_dir());
-        let signer = Signer::of(&store, settings.author.as_ref());
-        Session { store, git, settings, signer, lock, is_dry: false, earlier }
-    }
-
-    /// Runs one batch: `order` has the indexes of its operations, `outcomes` the ends of those
-    /// that ran before. Every operation of the batch has its outcome afterwards.
-    pub(crate) fn run(
-        &mut self,
-        operations: &[&Operation],
-        order: &[usize],
-        outcomes: &mut [Option<Outcome>],
-    ) -> Receipt {
-        self.run_onto(operations, order, outcomes, None)
-    }
-
-    /// Like [`Session::run`], where the branch `onto` starts at what the remote has.
-    pub(crate) fn run_onto(
-        &mut self,
-        operations: &[&Operation],
-        order: &[usize],
-        outcomes: &mut [Option<Outcome>],
-        onto: Option<&FullName>,
-    ) -> Receipt {
-        let started = Instant::now();
-        let before = (self.store.fsyncs(), self.store.processes(), self.store.bytes());
-        let checked_out = self.store.checked_out();
-        let is_dry = self.is_dry;
-        let mut batch = Batch {
-            session: self,
-            operations,
-            last_push: last_pushes(operations, order),
-            checked_out,
-            branches: BTreeMap::new(),
-            remote: None,
-            worktree_end: None,
-            folded: None,
-            is_dry,
-            keeps: Vec::new(),
-            is_landing: onto.is_some(),
-            receipt: Receipt::default(),
-        };
-        if let Some(onto) = onto
-            && let Err(error) = batch.start_at_remote(onto)
-        {
-            for &index in order {
-                outcomes[index] = Some(Outcome::Failed(error.clone()));
-            }
-        } else {
-            let pending = batch.build(order, outcomes);
-            batch.finish(pending, order, outcomes, onto);
-        }
-        let mut receipt = batch.receipt;
-        receipt.refs.sort();
-        receipt.fsyncs += self.store.fsyncs() - before.0;
-        receipt.processes += self.store.processes() - before.1;
-        receipt.bytes += self.store.bytes() - before.2;
-        receipt.seconds = started.elapsed();
-        receipt
+impl Branch {
+    /// The operations that it names.
+    pub(crate) fn indexes(&self) -> impl Iterator<Item = usize> {
+        self.steps.iter().map(|step| step.operation).chain(self.failed)
     }
 }
+
+impl Pending {
+    /// The operations that it names.
+    pub(crate) fn indexes(&self) -> impl Iterator<Item = usize> {
+        self.needs.iter().copied().chain([self.operation])
+    }
+}
+
+/// What building an operation gives: something that waits for the refs, or its end.
+type Built = Result<Pending, Outcome>;
 
 impl Batch<'_, '_> {
     fn build(&mut self, order: &[usize], outcomes: &mut [Option<Outcome>]) -> Vec<Pending> {
@@ -394,4 +339,13 @@ impl From<OpError> for Outcome {
     fn from(error: OpError) -> Outcome {
         Outcome::Failed(error)
     }
+}
+
+/// Values for the tests of what is written down.
+#[cfg(test)]
+pub(crate) fn samples(branch: FullName, commit: ObjectId) -> (Pending, Branch) {
+    let kind = PendingKind::Push;
+    let needs = BTreeSet::from([1]);
+    let pending = Pending { operation: 0, branch, commit, kind, needs, left_out: Vec::new() };
+    (pending, Branch { tip: Some(commit), failed: Some(1), ..Branch::default() })
 }

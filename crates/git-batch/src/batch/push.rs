@@ -9,7 +9,7 @@ use gix::refs::FullName;
 use super::Batch;
 use crate::outcome::causes;
 use crate::publish::{self, PublishError, PushOptions, PushStatus, RefUpdate};
-use crate::{Class, OnMoved, OpError, OpErrorKind, Outcome, Place, RefChange};
+use crate::{Class, OnMoved, OpError, OpErrorKind, Outcome, Place, RefChange, stops};
 
 impl Batch<'_, '_> {
     /// Pushes branches with one command and a lease for each; if it is atomic, all move or none.
@@ -21,7 +21,7 @@ impl Batch<'_, '_> {
         let all = |outcome: Outcome| {
             wanted.keys().map(|name| (name.clone(), Err(outcome.clone()))).collect()
         };
-        let theirs = match self.remote() {
+        let theirs = match self.look_behind(wanted).and_then(|()| self.remote()) {
             Ok(state) => state.refs.clone(),
             Err(error) => return all(error.into()),
         };
@@ -37,7 +37,8 @@ impl Batch<'_, '_> {
                     self.receipt.refs.iter().any(|change| {
                         change.place == Place::Remote && change.name == name.as_bstr()
                     });
-                let result = if is_ours { Ok(()) } else { Err(Outcome::Superseded) };
+                let is_known = is_ours || self.resumed.is_some();
+                let result = if is_known { Ok(()) } else { Err(Outcome::Superseded) };
                 results.insert(name.clone(), result);
             } else if let Err(outcome) = self.check_forward(name, expect, new) {
                 results.insert(name.clone(), Err(outcome));
@@ -48,9 +49,12 @@ impl Batch<'_, '_> {
         if updates.is_empty() {
             return results;
         }
-        let settings = self.session.settings;
+        let settings = &self.session.settings;
         let options = PushOptions { is_atomic, options: settings.push_options.clone() };
-        match publish::push_with(&self.session.git, &settings.remote, &updates, &options) {
+        stops::reach("before push");
+        let pushed = publish::push_with(&self.session.git, &settings.remote, &updates, &options);
+        stops::reach("pushed");
+        match pushed {
             Err(error) => {
                 let has_run = u32::from(error.has_run());
                 self.receipt.pushes += has_run;

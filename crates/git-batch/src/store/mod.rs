@@ -28,7 +28,7 @@ pub(crate) use commit::{NewCommit, check_message};
 pub(crate) use identity::Signer;
 pub(crate) use merge::{Merged, unrelated};
 pub(crate) use oracle::sweep_quarantine;
-pub(crate) use pack::Keep;
+pub(crate) use pack::{Keep, crc32};
 pub(crate) use refs::{RefMove, WorktreeMove};
 pub(crate) use tree::TreeEdit;
 pub(crate) use worktrees::{CheckedOut, check_not_checked_out};

@@ -14,7 +14,7 @@ use gix::zlib::Compression;
 use gix::zlib::stream::deflate;
 
 use super::Store;
-use crate::OpError;
+use crate::{OpError, stops};
 
 /// An object that is only in memory.
 type Unwritten = (ObjectId, Kind, Vec<u8>);
@@ -153,6 +153,7 @@ impl Pack {
         let keep = folder.join(format!("{name}.keep"));
         fs::write(&keep, MARK)?;
         let keep = Keep(Some(keep));
+        stops::reach("keep written");
         for ([extension, prefix], content) in
             [(["pack", TEMPORARY[0]], &self.data), (["idx", TEMPORARY[1]], &self.index)]
         {
@@ -163,8 +164,10 @@ impl Pack {
             let mut permissions = file.metadata()?.permissions();
             permissions.set_readonly(true);
             file.set_permissions(permissions)?;
+            stops::reach("pack part written");
             fs::rename(&temporary, folder.join(format!("{name}.{extension}")))?;
         }
+        stops::reach("pack in place");
         File::open(folder)?.sync_all()?;
         Ok(keep)
     }
@@ -248,7 +251,7 @@ fn count(len: usize) -> io::Result<u32> {
 }
 
 /// The CRC-32 of zlib and PNG, one table look-up a byte.
-fn crc32(data: &[u8]) -> u32 {
+pub(crate) fn crc32(data: &[u8]) -> u32 {
     const TABLE: [u32; 256] = {
         let mut table = [0; 256];
         let mut first = 0_u32;

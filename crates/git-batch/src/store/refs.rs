@@ -15,7 +15,8 @@ use super::packed_refs::{self, PackedRefs};
 use super::ref_locks::{self, RefLocks};
 use super::reflog::remove_empty;
 use super::{Signer, Store, check_not_checked_out, clashes};
-use crate::{OpError, OpErrorKind};
+use crate::record::wire_struct;
+use crate::{OpError, OpErrorKind, stops};
 
 /// How long to wait for somebody who has the lock of one ref, and of all refs together: as long as
 /// git itself waits by default.
@@ -39,6 +40,8 @@ pub(crate) struct RefMove {
     pub(crate) message: BString,
     /// The work tree that moves with it.
     pub(crate) worktree: Option<WorktreeMove>,
+    /// Whether an earlier process may have moved it already.
+    pub(crate) is_again: bool,
 }
 
 /// A work tree whose content became the commit that its branch moves to.
@@ -48,6 +51,8 @@ pub(crate) struct WorktreeMove {
     /// What its index is to know of that.
     pub(crate) updates: BTreeMap<BString, PathUpdate>,
 }
+
+wire_struct!(WorktreeMove { checkout, updates });
 
 /// Whether a branch moved.
 pub(crate) type Moved = Result<(), OpError>;
@@ -90,19 +95,29 @@ impl Store {
                 .take(Path::new(packed_refs::NAME), Instant::now() + PATIENCE.1)
                 .map_err(|error| faults(&packed, &error))?;
         }
+        stops::reach("refs locked");
         let mut file = PackedRefs::read(&self.common_dir).map_err(|error| faults(&all, &error))?;
         // All of it has been looked at before, but much can have happened since: a batch can take
         // long to build, and others need no more than the locks that are held only now.
         let _ = self.repo.refs.force_refresh_packed_buffer();
         let checked_out = self.checked_out();
+        let mut arrived: BTreeSet<FullName> = BTreeSet::new();
         each(moves, |m| {
-            self.check_unmoved(m, &file).map_err(|error| not_moved(m, &error))?;
+            let found = self.value_of(m, &file).map_err(|error| not_moved(m, &error))?;
+            if m.is_again && found.is_some_and(|found| self.contains(found, m.new)) {
+                arrived.insert(m.name.clone());
+                return Ok(());
+            }
+            check_unmoved(m, found).map_err(|error| not_moved(m, &error))?;
             let own = m.worktree.as_ref().map(|own| own.checkout.git_dir.as_path());
             check_not_checked_out(&checked_out, &m.name, own)?;
             if m.old.is_none() { self.check_room(m) } else { Ok(()) }
         })?;
         let mut indexes = self.prepare_indexes(moves)?;
+        stops::reach("index prepared");
 
+        let packed: Vec<&RefMove> =
+            packed.into_iter().filter(|m| !arrived.contains(&m.name)).collect();
         let new_file = if packed.is_empty() {
             None
         } else {
@@ -115,20 +130,26 @@ impl Store {
         let begins = self.begins_reflogs();
         // Before the branches, as git does: a line too many is no harm, one too few is.
         each(moves, |m| {
+            if arrived.contains(&m.name) {
+                return Ok(());
+            }
             self.log_move(m, &committer, begins).map_err(|error| not_moved(m, &error))
         })?;
+        stops::reach("reflogs written");
         if let Some(new_file) = new_file {
             new_file.commit().map_err(|error| faults(&packed, &error))?;
+            stops::reach("packed refs moved");
             self.fsyncs += 1 + self.sync_folder(Path::new(packed_refs::NAME));
         }
         let mut results = Vec::with_capacity(moves.len());
         let mut folders = BTreeSet::new();
         for (m, is_loose) in moves.iter().zip(is_loose) {
-            let written = match is_loose {
+            let written = match is_loose && !arrived.contains(&m.name) {
                 true if packs_all => fs::remove_file(self.common_dir.join(path_of(&m.name))),
                 true => self.write_loose(m),
                 false => Ok(()),
             };
+            stops::reach("ref moved");
             if packs_all && is_loose {
                 folders.extend(path_of(&m.name).parent().map(Path::to_owned));
             }
@@ -136,12 +157,14 @@ impl Store {
                 // The branch has moved. An index that does not follow shows the commit as undone,
                 // but loses nothing.
                 let _ = index.commit();
+                stops::reach("index moved");
             }
             results.push(written.map_err(|error| not_moved(m, &error)));
         }
         for folder in folders {
             self.fsyncs += self.sync_folder(&folder.join("any"));
         }
+        stops::reach("refs moved");
         drop(locks);
         // The time of the file is too coarse on some file systems to show that it is another.
         let _ = self.repo.refs.force_refresh_packed_buffer();
@@ -206,12 +229,9 @@ impl Store {
         Ok(prepared)
     }
 
-    fn check_unmoved(&self, m: &RefMove, packed: &PackedRefs) -> io::Result<()> {
-        match self.value_of(m, packed)? {
-            found if found == m.old => Ok(()),
-            Some(found) => Err(io::Error::other(format!("somebody else has moved it to {found}"))),
-            None => Err(io::Error::other("somebody else has deleted it")),
-        }
+    /// Whether `commit` is `tip` or before it.
+    pub(crate) fn contains(&self, tip: ObjectId, commit: ObjectId) -> bool {
+        tip == commit || self.has_object(tip) && self.is_ancestor(commit, tip) == Ok(true)
     }
 
     /// Refuses a new branch that another one is in the way of. Only with its lock.
@@ -267,6 +287,14 @@ impl Store {
         let path = self.common_dir.join(file);
         let synced = path.parent().map(|folder| File::open(folder).and_then(|f| f.sync_all()));
         u32::from(matches!(synced, Some(Ok(()))))
+    }
+}
+
+fn check_unmoved(m: &RefMove, found: Option<ObjectId>) -> io::Result<()> {
+    match found {
+        found if found == m.old => Ok(()),
+        Some(found) => Err(io::Error::other(format!("somebody else has moved it to {found}"))),
+        None => Err(io::Error::other("somebody else has deleted it")),
     }
 }
 

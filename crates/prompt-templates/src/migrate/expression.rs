@@ -2,6 +2,15 @@
 
 use super::tokens::Token;
 
+/// Brackets in brackets, as templates here have them at most.
+const MAX_DEPTH: usize = 64;
+
+/// Arguments of one call; some are written as calls in calls.
+const MAX_ARGUMENTS: usize = 32;
+
+/// Bytes of one expression. `eq a b c` repeats its first argument, so nesting it multiplies.
+const MAX_LENGTH: usize = 10_000;
+
 /// What the names of an expression stand for.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scope {
@@ -20,7 +29,7 @@ pub(super) fn pipeline(
     scope: &Scope,
     is_condition: bool,
 ) -> Result<String, Manual> {
-    let mut reader = Reader { tokens, at: 0, scope, is_condition };
+    let mut reader = Reader { tokens, at: 0, scope, is_condition, depth: 0 };
     let written = reader.pipeline()?;
     match reader.peek() {
         None => Ok(written),
@@ -33,6 +42,8 @@ struct Reader<'r> {
     at: usize,
     scope: &'r Scope,
     is_condition: bool,
+    /// Brackets that are open.
+    depth: usize,
 }
 
 impl Reader<'_> {
@@ -67,7 +78,15 @@ impl Reader<'_> {
                 arguments.push(self.operand()?);
             }
             arguments.extend(piped);
-            return call(&name, &arguments);
+            if arguments.len() > MAX_ARGUMENTS {
+                return Err(format!("it has more than {MAX_ARGUMENTS} arguments"));
+            }
+            return match call(&name, &arguments) {
+                Ok(written) if written.len() > MAX_LENGTH => {
+                    Err(format!("it would have more than {MAX_LENGTH} bytes here"))
+                }
+                written => written,
+            };
         }
         let operand = self.operand()?;
         match (self.peek(), piped) {
@@ -98,7 +117,12 @@ impl Reader<'_> {
             Token::Number(number) => Ok(number),
             Token::Text(text) => literal(&text),
             Token::Sign("(") => {
+                if self.depth >= MAX_DEPTH {
+                    return Err(format!("it nests deeper than {MAX_DEPTH}"));
+                }
+                self.depth += 1;
                 let inner = self.pipeline()?;
+                self.depth -= 1;
                 if self.take_sign(")") { Ok(inner) } else { Err("')' is missing".to_owned()) }
             }
             Token::Word(word) if matches!(word.as_str(), "true" | "false") => Ok(word),
@@ -186,11 +210,12 @@ fn call(name: &str, arguments: &[String]) -> Result<String, Manual> {
 }
 
 fn fold(name: &str, arguments: &[String]) -> String {
-    match arguments {
-        [] => String::new(),
-        [only] => only.clone(),
-        [first, others @ ..] => format!("{name}({first}, {})", fold(name, others)),
+    let Some((last, others)) = arguments.split_last() else { return String::new() };
+    let mut folded = last.clone();
+    for argument in others.iter().rev() {
+        folded = format!("{name}({argument}, {folded})");
     }
+    folded
 }
 
 fn index(of: &str, keys: &[String]) -> Result<String, Manual> {

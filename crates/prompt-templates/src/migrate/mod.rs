@@ -5,10 +5,10 @@ mod tokens;
 mod tree;
 mod write;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use crate::position::Position;
+use crate::position::{Position, Positions};
 use expression::Scope;
 use tokens::{Piece, Token};
 use write::Writer;
@@ -90,14 +90,17 @@ pub fn migrate<'s>(sources: impl IntoIterator<Item = (&'s str, &'s str)>) -> Mig
         included.contains(name)
             || name.rsplit('/').next().is_some_and(|last| included.contains(last))
     };
+    // What Go calls a source: its whole name, or the last part of it; the first one of that name.
+    let mut named = BTreeMap::new();
+    for &(name, ..) in &sources {
+        named.entry(name).or_insert(name);
+        named.entry(name.rsplit('/').next().unwrap_or(name)).or_insert(name);
+    }
+    let rename = |go: &str| partial(stem(named.get(go).copied().unwrap_or(go)));
     let mut migration = Migration::default();
     for (name, source, pieces, unclosed) in &sources {
         let (nodes, mut faults) = tree::build(pieces.clone());
         faults.extend(unclosed.map(|at| (at, "an action is not closed by '}}'".to_owned())));
-        let rename = |go: &str| match sources.iter().find(|(name, ..)| is_named(name, go)) {
-            Some((name, ..)) => partial(stem(name)),
-            None => partial(stem(go)),
-        };
         let mut writer = Writer {
             source,
             rename: &rename,
@@ -116,8 +119,9 @@ pub fn migrate<'s>(sources: impl IntoIterator<Item = (&'s str, &'s str)>) -> Mig
         let whole = (!is_only_definitions).then_some((own, output));
         let templates = defined.into_iter().chain(whole);
         migration.templates.extend(templates.map(|(name, text)| MigratedTemplate { name, text }));
+        let mut places = Positions::new(source);
         migration.notes.extend(faults.into_iter().map(|(at, message)| {
-            let Position { line, column } = Position::of(source, at);
+            let Position { line, column } = places.next_at(at);
             MigrationNote { source: (*name).to_owned(), line, column, message }
         }));
     }
@@ -132,10 +136,6 @@ fn includes(piece: &Piece) -> Option<&str> {
         [Token::Word(word), Token::Text(name), ..] if word == "template" => Some(name),
         _ => None,
     }
-}
-
-fn is_named(source: &str, go: &str) -> bool {
-    source == go || source.rsplit('/').next() == Some(go)
 }
 
 fn stem(name: &str) -> &str {

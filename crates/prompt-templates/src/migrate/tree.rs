@@ -3,10 +3,16 @@
 use super::tokens::{Mark, Piece, Token};
 use crate::lex::Span;
 
+/// Blocks in blocks that are rewritten: a template here can have no more, and each is a level of the
+/// stack.
+const MAX_DEPTH: usize = 100;
+
 #[derive(Debug)]
 pub(super) enum Node {
     Text(Span),
     Comment(Mark),
+    /// Part of a block that nests too deep, which stays as it is.
+    Left(Mark),
     /// An action that prints, declares or assigns.
     Action(Mark, Vec<Token>),
     Block(Block),
@@ -37,6 +43,8 @@ pub(super) fn build(pieces: Vec<Piece>) -> (Vec<Node>, Vec<Fault>) {
     let mut top = Vec::new();
     let mut open: Vec<Block> = Vec::new();
     let mut faults = Vec::new();
+    // Blocks that are open inside the deepest one.
+    let mut beyond = 0_usize;
     for piece in pieces {
         let (mark, mut tokens) = match piece {
             Piece::Text(span) => {
@@ -53,8 +61,21 @@ pub(super) fn build(pieces: Vec<Piece>) -> (Vec<Node>, Vec<Fault>) {
             Some(Token::Word(word)) => word.clone(),
             _ => String::new(),
         };
+        let opens = matches!(&*word, "if" | "range" | "with" | "define" | "block");
         match word.as_str() {
-            "if" | "range" | "with" | "define" | "block" => {
+            _ if opens && open.len() >= MAX_DEPTH => {
+                if beyond == 0 {
+                    let message = format!("blocks nest deeper than {MAX_DEPTH}");
+                    faults.push((mark.span.start, message));
+                }
+                beyond += 1;
+                body(&mut top, &mut open).push(Node::Left(mark));
+            }
+            "else" | "end" if beyond > 0 => {
+                beyond -= usize::from(word == "end");
+                body(&mut top, &mut open).push(Node::Left(mark));
+            }
+            _ if opens => {
                 tokens.remove(0);
                 let branches = vec![Branch { mark, tokens, body: Vec::new() }];
                 open.push(Block { keyword: word, branches, end: Mark::default() });

@@ -6,6 +6,12 @@ use super::expression::{Scope, literal, pipeline};
 use super::tokens::{Mark, Token};
 use super::tree::{Block, Branch, Fault, Node};
 
+/// Variables that can be seen at one place: each is a block here.
+const MAX_VARIABLES: usize = 90;
+
+/// Characters of an action that a note repeats.
+const MAX_SHOWN: usize = 100;
+
 /// Writes one source, and what it defines.
 pub(super) struct Writer<'w> {
     pub(super) source: &'w str,
@@ -26,6 +32,7 @@ impl Writer<'_> {
         for node in nodes {
             match node {
                 Node::Text(span) => self.text(&self.source[span.clone()]),
+                Node::Left(mark) => self.output.push_str(&self.source[mark.span.clone()]),
                 Node::Comment(mark) => {
                     let text = self.source[mark.span.clone()].trim_matches(['{', '}', '-']).trim();
                     let text =
@@ -37,6 +44,11 @@ impl Writer<'_> {
                 }
                 Node::Block(block) => self.block(block, scope),
             }
+        }
+        if declared > 0 && self.output.ends_with('{') {
+            // It would join the tag behind it.
+            self.output.truncate(self.output.len() - 1);
+            self.output.push_str("{% raw %}{{% endraw %}");
         }
         (0..declared).for_each(|_| self.output.push_str("{% endwith %}"));
     }
@@ -71,7 +83,9 @@ impl Writer<'_> {
     fn leave(&mut self, mark: &Mark, why: &str) {
         let action = &self.source[mark.span.clone()];
         self.output.push_str(action);
-        self.faults.push((mark.span.start, format!("{action}: {why}")));
+        let cut = action.char_indices().nth(MAX_SHOWN).map(|(end, _)| &action[..end]);
+        let shown = cut.map_or_else(|| action.to_owned(), |cut| format!("{cut}..."));
+        self.faults.push((mark.span.start, format!("{shown}: {why}")));
     }
 
     /// Writes an action; returns whether it opened a `with` that the body has to close.
@@ -88,6 +102,13 @@ impl Writer<'_> {
                     Some(parts) => self.parts(mark, &parts),
                     None => self.leave(mark, "there is no formatting of numbers and columns"),
                 }
+                false
+            }
+            [Token::Variable(..), Token::Sign(":="), ..]
+                if scope.variables.len() >= MAX_VARIABLES =>
+            {
+                let why = format!("more than {MAX_VARIABLES} variables are declared");
+                self.leave(mark, &why);
                 false
             }
             [Token::Variable(name, path), Token::Sign(":="), value @ ..] if path.is_empty() => {

@@ -10,6 +10,7 @@ use gix::refs::FullName;
 
 use super::super::Store;
 use super::super::worktrees::{full_name, symbolic};
+use crate::record::wire_struct;
 use crate::{OpError, OpErrorKind};
 
 /// A work tree of this repository and the branch that it stands on.
@@ -21,6 +22,8 @@ pub(crate) struct Checkout {
     pub(crate) git_dir: PathBuf,
     pub(crate) branch: FullName,
 }
+
+wire_struct!(Checkout { top, git_dir, branch });
 
 /// Files and folders that stand in the git directory while git waits for somebody to go on.
 const UNFINISHED: [(&str, &str); 5] = [

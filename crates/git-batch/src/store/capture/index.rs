@@ -15,6 +15,7 @@ use super::Checkout;
 use super::scan::Stored;
 use super::tracked::{Tracked, read_file};
 use crate::OpError;
+use crate::record::wire_struct;
 
 /// How the files begin that an index is written to before it takes its place, in the folder of the
 /// writer.
@@ -41,6 +42,9 @@ impl Known {
         Known { mode: entry.mode, id: entry.id, is_intended: entry.is_intended() }
     }
 }
+
+wire_struct!(PathUpdate { was, now });
+wire_struct!(Known { mode, id, is_intended });
 
 /// A new index that is not in place yet.
 #[derive(Debug)]

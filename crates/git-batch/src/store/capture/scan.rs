@@ -11,6 +11,7 @@ use gix::index::entry::{Mode, Stat};
 use super::clean::Rules;
 use super::folder::{Folder, Found, Kind};
 use super::tracked::{Index, Tracked};
+use crate::record::wire_struct;
 use crate::{Omission, OpError, OpErrorKind, guard};
 
 /// How long after its last change a file is looked at again, because the next change may leave no
@@ -25,6 +26,8 @@ pub(super) struct Stored {
     /// For the index: when and how the file was found.
     pub(super) stat: Stat,
 }
+
+wire_struct!(Stored { mode, id, stat });
 
 /// What is known of a file that the index has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,0 +1,318 @@
+//! The repository while this process is its writer, batch by batch.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
+
+use gix::ObjectId;
+use gix::refs::FullName;
+
+use super::{Batch, last_pushes};
+use crate::earlier::Earlier;
+use crate::lock::WriterLock;
+use crate::program::Git;
+use crate::record::{Key, Records, References, Wire};
+use crate::store::{Signer, Store, sweep_indexes, sweep_quarantine};
+use crate::{ApplyError, Operation, OperationKind, Outcome, Receipt, Settings, guard};
+
+/// The repository while this process is its writer.
+pub(crate) struct Session<'a> {
+    pub(crate) store: Store,
+    pub(super) git: Git,
+    pub(super) settings: Settings,
+    pub(super) signer: Signer,
+    pub(super) lock: WriterLock,
+    pub(super) records: Records,
+    /// Whether batches are only tried.
+    pub(super) is_dry: bool,
+    /// What became of operations of earlier inputs.
+    pub(super) earlier: &'a Earlier,
+    /// What it took to finish batches that earlier processes had begun.
+    pub(super) finished: BTreeMap<Key, Receipt>,
+}
+
+/// What the repository is opened with for writing.
+pub(crate) struct Writer<'a> {
+    pub(crate) store: Store,
+    pub(crate) git: Git,
+    pub(crate) settings: &'a Settings,
+    pub(crate) lock: WriterLock,
+    pub(crate) earlier: &'a Earlier,
+    /// Whether batches are only tried.
+    pub(crate) is_dry: bool,
+}
+
+/// How one batch is run.
+#[derive(Debug, Default)]
+pub(super) struct Job<'a> {
+    /// All operations of the batch that are written down, those included that are not run again.
+    pub(super) recorded: &'a [usize],
+    /// Under which key, if anybody will ask for what became of it.
+    pub(super) key: Option<Key>,
+    pub(super) references: References,
+    /// The branch that starts at what the remote has.
+    pub(super) onto: Option<&'a FullName>,
+}
+
+/// What a batch came to.
+#[derive(Debug, Default)]
+pub(crate) struct Ran {
+    /// What it took; nothing if all was known.
+    pub(crate) receipt: Option<Receipt>,
+    /// The operations whose outcome was known.
+    pub(crate) replayed: BTreeSet<usize>,
+}
+
+impl<'a> Session<'a> {
+    /// Clears up what a killed process left, and finishes what it had begun.
+    pub(crate) fn begin(writer: Writer<'a>) -> Result<Session<'a>, ApplyError> {
+        let Writer { store, git, settings, lock, earlier, is_dry } = writer;
+        let signer = Signer::of(&store, settings.author.as_ref());
+        let records = Records::in_folder(lock.state_dir());
+        let (settings, finished) = (settings.clone(), BTreeMap::new());
+        let mut session =
+            Session { store, git, settings, signer, lock, records, is_dry, earlier, finished };
+        if is_dry {
+            return Ok(session);
+        }
+        let unfinished = session.records.unfinished()?;
+        session.store.sweep_ref_locks();
+        sweep_quarantine(session.lock.state_dir());
+        sweep_indexes(session.lock.state_dir());
+        for (path, record) in unfinished {
+            session.complete(&path, record)?;
+        }
+        // Only now: it kept the packs of those batches.
+        session.store.sweep_packs();
+        session.records.prune();
+        Ok(session)
+    }
+
+    /// Runs one batch whose operations nobody will ask for again.
+    pub(crate) fn run(
+        &mut self,
+        operations: &[&Operation],
+        order: &[usize],
+        outcomes: &mut [Option<Outcome>],
+    ) -> Receipt {
+        self.run_job(operations, order, outcomes, &Job { recorded: order, ..Job::default() })
+    }
+
+    /// Like [`Session::run`], where the branch `onto` starts at what the remote has.
+    pub(crate) fn run_onto(
+        &mut self,
+        operations: &[&Operation],
+        order: &[usize],
+        outcomes: &mut [Option<Outcome>],
+        onto: &FullName,
+    ) -> Receipt {
+        let job = Job { recorded: order, onto: Some(onto), ..Job::default() };
+        self.run_job(operations, order, outcomes, &job)
+    }
+
+    /// Runs one batch of an input, or gives what became of it if it is done. What has failed then is
+    /// tried again. If the input `has_name`, its content does not count.
+    pub(crate) fn run_once(
+        &mut self,
+        operations: &[&Operation],
+        order: &[usize],
+        outcomes: &mut [Option<Outcome>],
+        key: Key,
+        name: Option<&str>,
+    ) -> Result<Ran, ApplyError> {
+        let mut ran = Ran::default();
+        let mut again = order.to_vec();
+        let mut references = self.tips(operations, order);
+        let ids = |indexes: &[usize], all: &[(String, Option<String>)]| -> Vec<String> {
+            indexes.iter().map(|index| all[*index].0.clone()).collect()
+        };
+        let mut recorded = BTreeMap::new();
+        if let Some(record) = self.records.done(&key)? {
+            let built = record.built;
+            let known = ids(&built.order, &built.operations);
+            let asked: Vec<String> =
+                order.iter().map(|index| operations[*index].id.clone()).collect();
+            if let Some(name) = name
+                && known != asked
+            {
+                return Err(ApplyError::OtherInput { id: name.to_owned() });
+            }
+            if name.is_none() {
+                self.capture_references(operations, order, &mut references);
+            }
+            let is_same = name.is_some() || built.references == references;
+            if let Some(ends) = record.done.filter(|_| is_same && known == asked) {
+                recorded = order.iter().copied().zip(ends).collect();
+                again = to_try_again(operations, order, &recorded);
+                let receipt = self.finished.remove(&key);
+                ran.receipt = receipt;
+            }
+        }
+        for (&index, end) in &recorded {
+            outcomes[index] = (!again.contains(&index)).then(|| end.clone());
+        }
+        if !again.is_empty() {
+            let job = Job { recorded: order, key: Some(key), references, onto: None };
+            let receipt = self.run_job(operations, &again, outcomes, &job);
+            ran.receipt = Some(match ran.receipt.take() {
+                Some(before) => before.and(receipt),
+                None => receipt,
+            });
+        }
+        let is_known = |(index, end): (usize, Outcome)| {
+            (outcomes[index].as_ref() == Some(&end)).then_some(index)
+        };
+        ran.replayed = recorded.into_iter().filter_map(is_known).collect();
+        Ok(ran)
+    }
+
+    /// Checks that what is known of a batch can be read.
+    pub(crate) fn check_record(&self, key: &Key) -> Result<(), ApplyError> {
+        self.records.done(key).map(drop)
+    }
+
+    fn run_job(
+        &mut self,
+        operations: &[&Operation],
+        order: &[usize],
+        outcomes: &mut [Option<Outcome>],
+        job: &Job<'_>,
+    ) -> Receipt {
+        let onto = job.onto;
+        self.measured(operations, order, |batch| {
+            batch.is_landing = onto.is_some();
+            if let Some(onto) = onto
+                && let Err(error) = batch.start_at_remote(onto)
+            {
+                for &index in order {
+                    outcomes[index] = Some(Outcome::Failed(error.clone()));
+                }
+            } else {
+                batch.references = job.references.clone();
+                let pending = batch.build(order, outcomes);
+                batch.finish(pending, order, outcomes, job);
+            }
+        })
+    }
+
+    /// Lets `work` do what it does with a new batch, and says what it took.
+    pub(super) fn measured(
+        &mut self,
+        operations: &[&Operation],
+        order: &[usize],
+        work: impl FnOnce(&mut Batch<'_, '_>),
+    ) -> Receipt {
+        let started = Instant::now();
+        let before = (self.store.fsyncs(), self.store.processes(), self.store.bytes());
+        let checked_out = self.store.checked_out();
+        let is_dry = self.is_dry;
+        let mut batch = Batch {
+            session: self,
+            operations,
+            last_push: last_pushes(operations, order),
+            checked_out,
+            branches: BTreeMap::new(),
+            remote: None,
+            worktree_end: None,
+            folded: None,
+            is_dry,
+            keeps: Vec::new(),
+            record: None,
+            references: References::new(),
+            resumed: None,
+            is_landing: false,
+            receipt: Receipt::default(),
+        };
+        work(&mut batch);
+        let mut receipt = batch.receipt;
+        receipt.refs.sort();
+        receipt.fsyncs += self.store.fsyncs() - before.0;
+        receipt.processes += self.store.processes() - before.1;
+        receipt.bytes += self.store.bytes() - before.2;
+        receipt.seconds = started.elapsed();
+        receipt
+    }
+
+    /// The tips of the branches that operations read which no other operation of the input has moved
+    /// before.
+    fn tips(&self, operations: &[&Operation], order: &[usize]) -> References {
+        let mut written = BTreeSet::new();
+        let mut tips = References::new();
+        for &index in order {
+            let (read, moved) = match &operations[index].kind {
+                OperationKind::Commit(commit) => (None, Some(&commit.branch)),
+                OperationKind::Merge(merge) => (Some(&merge.source), Some(&merge.into)),
+                OperationKind::Push(push) => (Some(&push.branch), None),
+            };
+            if let Some(branch) = read.filter(|branch| !written.contains(branch)) {
+                let name = guard::refname::branch(branch).ok();
+                let tip: Option<ObjectId> =
+                    name.and_then(|name| self.store.branch_tip(&name).ok().flatten());
+                let mut bytes = Vec::new();
+                tip.put(&mut bytes);
+                tips.insert(index, bytes);
+            }
+            written.extend(moved);
+        }
+        tips
+    }
+
+    /// Reads all worktrees that operations name, as if their commits were to be made.
+    fn capture_references(
+        &mut self,
+        operations: &[&Operation],
+        order: &[usize],
+        references: &mut References,
+    ) {
+        let has_any = order.iter().any(|index| match &operations[*index].kind {
+            OperationKind::Commit(commit) => commit.worktree.is_some(),
+            _ => false,
+        });
+        if !has_any {
+            return;
+        }
+        self.measured(operations, order, |batch| {
+            for &index in order {
+                if let OperationKind::Commit(commit) = &operations[index].kind
+                    && let Some(from) = &commit.worktree
+                {
+                    // What is wrong with it shows again when it is done.
+                    let _ = batch.capture(index, commit, from);
+                }
+            }
+            references.append(&mut batch.references);
+        });
+    }
+}
+
+/// What is tried again of a batch that is done: what failed here, what may pass at the remote, and what
+/// was skipped because of those.
+fn to_try_again(
+    operations: &[&Operation],
+    order: &[usize],
+    ends: &BTreeMap<usize, Outcome>,
+) -> Vec<usize> {
+    let mut again: BTreeSet<usize> = BTreeSet::new();
+    let mut ids: BTreeSet<&str> = BTreeSet::new();
+    loop {
+        let before = again.len();
+        for (&index, end) in ends {
+            let is_again = match end {
+                Outcome::Landed { .. } | Outcome::NoChange { .. } | Outcome::Superseded => false,
+                Outcome::Rejected { class, .. } => *class == crate::Class::Transient,
+                Outcome::Conflict { .. } | Outcome::Failed(_) => true,
+                // By an operation of another batch it may be.
+                Outcome::Skipped { because } => {
+                    ids.contains(because.as_str())
+                        || !order.iter().any(|index| operations[*index].id == *because)
+                }
+            };
+            if is_again && again.insert(index) {
+                ids.insert(operations[index].id.as_str());
+            }
+        }
+        if again.len() == before {
+            break;
+        }
+    }
+    order.iter().copied().filter(|index| again.contains(index)).collect()
+}

@@ -1,0 +1,281 @@
+//! The files of records: `open/` has the batches that are not finished, `done/` the others.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use gix::ObjectId;
+use gix::refs::FullName;
+
+use super::{Built, Event, Key, Record, Wire};
+use crate::store::crc32;
+use crate::{ApplyError, Outcome, stops};
+
+/// The first line of each file. Another number is another format.
+const HEADER: &[u8] = b"batchyard batch 1\n";
+const HEADER_NAME: &[u8] = b"batchyard batch ";
+
+/// What is done is forgotten when it is older than this, or when there is more of it.
+const MAX_AGE: Duration = Duration::from_hours(30 * 24);
+const MAX_DONE: usize = 1000;
+
+/// The records of one repository. Only for the one writer.
+#[derive(Debug)]
+pub(crate) struct Records {
+    open: PathBuf,
+    done: PathBuf,
+}
+
+/// The record of a batch that is being carried out.
+#[derive(Debug)]
+pub(crate) struct OpenRecord {
+    file: File,
+    path: PathBuf,
+    /// Where it goes when it is done; it is removed if nobody will ask for it.
+    done: Option<PathBuf>,
+    fsyncs: u32,
+}
+
+impl Records {
+    pub(crate) fn in_folder(state: &Path) -> Records {
+        Records { open: state.join("open"), done: state.join("done") }
+    }
+
+    /// The batches that are not finished, the oldest first.
+    ///
+    /// # Errors
+    /// A file cannot be read, is damaged, or was written by a newer version.
+    pub(crate) fn unfinished(&self) -> Result<Vec<(PathBuf, Record)>, ApplyError> {
+        let mut found = Vec::new();
+        for path in list(&self.open) {
+            if path.extension().is_some() {
+                // It was never put in place.
+                let _ = fs::remove_file(&path);
+                continue;
+            }
+            let written = fs::metadata(&path).and_then(|data| data.modified()).ok();
+            found.push((written, path));
+        }
+        found.sort();
+        let read = |(_, path): (_, PathBuf)| read(&path).map(|record| (path, record));
+        found.into_iter().map(read).collect()
+    }
+
+    /// What became of a batch that is done.
+    ///
+    /// # Errors
+    /// As [`unfinished`](Records::unfinished).
+    pub(crate) fn done(&self, key: &Key) -> Result<Option<Record>, ApplyError> {
+        let path = self.done.join(key.to_string());
+        if path.is_file() { read(&path).map(Some) } else { Ok(None) }
+    }
+
+    /// Notes durably what is about to be done. Nobody will ask for what became of a batch that
+    /// `is_kept` is false for.
+    pub(crate) fn begin(&self, key: Key, is_kept: bool, built: &Built) -> io::Result<OpenRecord> {
+        fs::create_dir_all(&self.open)?;
+        fs::create_dir_all(&self.done)?;
+        let path = self.open.join(key.to_string());
+        let temporary = path.with_extension("new");
+        let mut bytes = HEADER.to_vec();
+        put_frame(built, &mut bytes);
+        let mut file = File::create(&temporary)?;
+        file.write_all(&bytes)?;
+        file.sync_all()?;
+        stops::reach("record written");
+        fs::rename(&temporary, &path)?;
+        File::open(&self.open)?.sync_all()?;
+        let done = is_kept.then(|| self.done.join(key.to_string()));
+        Ok(OpenRecord { file, path, done, fsyncs: 2 })
+    }
+
+    /// Goes on with a batch that another process began.
+    pub(crate) fn resume(&self, path: PathBuf) -> io::Result<OpenRecord> {
+        let text = fs::read(&path)?;
+        let file = File::options().append(true).open(&path)?;
+        // What was being written when the process ended is cut off.
+        let whole = frames(&text[HEADER.len().min(text.len())..]);
+        let len = HEADER.len() + whole.iter().map(|frame| FRAME + frame.len()).sum::<usize>();
+        file.set_len(len as u64)?;
+        let done = path.file_name().map(|name| self.done.join(name));
+        Ok(OpenRecord { file, path, done, fsyncs: 0 })
+    }
+
+    /// Forgets what nobody will ask for any more.
+    pub(crate) fn prune(&self) {
+        let oldest = SystemTime::now().checked_sub(MAX_AGE);
+        let mut kept = Vec::new();
+        for path in list(&self.done) {
+            match fs::metadata(&path).and_then(|data| data.modified()) {
+                Ok(written) if Some(written) >= oldest => kept.push((written, path)),
+                _ => drop(fs::remove_file(&path)),
+            }
+        }
+        kept.sort();
+        let too_many = kept.len().saturating_sub(MAX_DONE);
+        for (_, path) in &kept[..too_many] {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+impl OpenRecord {
+    /// How many files and folders were made durable so far.
+    pub(crate) fn fsyncs(&self) -> u32 {
+        self.fsyncs
+    }
+
+    /// Notes durably that a commit is pushed in place of the tip of its branch.
+    pub(crate) fn catch_up(&mut self, name: &FullName, id: ObjectId) -> io::Result<()> {
+        self.append(&Event::CaughtUp(name.clone(), id))
+    }
+
+    /// Notes durably what became of the operations.
+    pub(crate) fn finish(&mut self, outcomes: Vec<Outcome>) -> io::Result<()> {
+        stops::reach("before done");
+        if self.done.is_some() {
+            self.append(&Event::Done(outcomes))?;
+            stops::reach("done");
+        }
+        self.close()
+    }
+
+    /// Puts away the record of a batch that is done.
+    pub(crate) fn close(&self) -> io::Result<()> {
+        match &self.done {
+            Some(done) => fs::rename(&self.path, done),
+            None => fs::remove_file(&self.path),
+        }
+    }
+
+    fn append(&mut self, event: &Event) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        put_frame(event, &mut bytes);
+        self.file.write_all(&bytes)?;
+        self.fsyncs += 1;
+        self.file.sync_data()
+    }
+}
+
+/// What stands before each value: its length and its checksum.
+const FRAME: usize = 12;
+
+fn put_frame(value: &impl Wire, out: &mut Vec<u8>) {
+    let mut bytes = Vec::new();
+    value.put(&mut bytes);
+    bytes.len().put(out);
+    crc32(&bytes).put(out);
+    out.extend_from_slice(&bytes);
+}
+
+/// The frames that are whole, up to the first that is not.
+fn frames(mut text: &[u8]) -> Vec<&[u8]> {
+    let mut frames = Vec::new();
+    while let Some(frame) = take_frame(&mut text) {
+        frames.push(frame);
+    }
+    frames
+}
+
+fn take_frame<'a>(text: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let (len, sum) = (usize::take(text)?, u32::take(text)?);
+    let (frame, rest) = text.split_at_checked(len)?;
+    *text = rest;
+    (crc32(frame) == sum).then_some(frame)
+}
+
+fn read(path: &Path) -> Result<Record, ApplyError> {
+    let refuse = |reason: String| ApplyError::State { path: path.to_owned(), reason };
+    let text = fs::read(path).map_err(|error| refuse(error.to_string()))?;
+    parse(&text).map_err(|reason| refuse(reason.to_owned()))
+}
+
+/// Reads a record; the error is what is wrong with it.
+fn parse(text: &[u8]) -> Result<Record, &'static str> {
+    let damaged = "it is damaged; move it away if its batch does not matter";
+    let Some(body) = text.strip_prefix(HEADER) else {
+        return Err(if text.starts_with(HEADER_NAME) {
+            "another version of this program wrote it; use that one, or move it away"
+        } else {
+            damaged
+        });
+    };
+    let frames = frames(body);
+    let (first, events) = frames.split_first().ok_or(damaged)?;
+    let built: Built = whole(first).ok_or(damaged)?;
+    let mut record = Record { built, caught_up: std::collections::BTreeMap::new(), done: None };
+    for event in events {
+        match whole(event).ok_or(damaged)? {
+            Event::CaughtUp(name, id) => drop(record.caught_up.insert(name, id)),
+            Event::Done(outcomes) => record.done = Some(outcomes),
+        }
+    }
+    let count = record.built.operations.len();
+    let is_inside = |index: &usize| *index < count;
+    let is_complete = record.built.outcomes.len() == count
+        && record.built.order.iter().all(is_inside)
+        && record.built.pending.iter().all(|p| p.indexes().all(|index| index < count))
+        && record.built.branches.values().all(|b| b.indexes().all(|index| index < count))
+        && record.built.last_push.values().all(|(_, push)| is_inside(push))
+        && record.done.as_ref().is_none_or(|done| done.len() == record.built.order.len());
+    if is_complete { Ok(record) } else { Err(damaged) }
+}
+
+fn whole<T: Wire>(mut bytes: &[u8]) -> Option<T> {
+    T::take(&mut bytes).filter(|_| bytes.is_empty())
+}
+
+fn list(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::record::tests::{built, outcomes};
+
+    fn text(built: &Built, events: &[Event]) -> Vec<u8> {
+        let mut text = HEADER.to_vec();
+        put_frame(built, &mut text);
+        events.iter().for_each(|event| put_frame(event, &mut text));
+        text
+    }
+
+    #[test]
+    fn what_was_being_written_at_the_end_is_as_if_it_was_not_there() {
+        let built = built(2, outcomes());
+        let name = FullName::try_from("refs/heads/x").expect("a name");
+        let id = ObjectId::null(gix::hash::Kind::Sha1);
+        let begun = text(&built, &[]).len();
+        let caught_up = Event::CaughtUp(name.clone(), id);
+        let done = Event::Done(outcomes()[..built.order.len()].to_vec());
+        let middle = text(&built, std::slice::from_ref(&caught_up)).len();
+        let all = text(&built, &[caught_up, done]);
+        for len in 0..=all.len() {
+            let record = parse(&all[..len]);
+            assert_eq!(record.is_ok(), len >= begun, "{len}");
+            let Ok(record) = record else { continue };
+            assert_eq!(record.caught_up.contains_key(&name), len >= middle);
+            assert_eq!(record.done.is_some(), len == all.len());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_no_record_is_refused(bytes: Vec<u8>, at: prop::sample::Index, new: u8) {
+            prop_assert!(parse(&bytes).is_err());
+            let with_header = [HEADER, &bytes].concat();
+            prop_assert!(parse(&with_header).is_err());
+            // One byte of the first frame that is another does not go unseen.
+            let mut damaged = text(&built(2, outcomes()), &[]);
+            let at = at.index(damaged.len());
+            prop_assume!(damaged[at] != new);
+            damaged[at] = new;
+            prop_assert!(parse(&damaged).is_err());
+        }
+    }
+}

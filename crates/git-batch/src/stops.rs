@@ -1,0 +1,38 @@
+//! Points at which a test can kill the process, to see what the next one makes of it.
+//!
+//! Without the feature `testing`, which only the tests of this crate use, they do nothing.
+
+#[cfg(feature = "testing")]
+use std::sync::Mutex;
+
+#[cfg(feature = "testing")]
+static STOP: Mutex<Option<(String, u32)>> = Mutex::new(None);
+
+/// Kills the process with `SIGKILL` when it comes to the point `name` for the `nth` time.
+#[cfg(feature = "testing")]
+pub fn kill_at(name: &str, nth: u32) {
+    let mut stop = STOP.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    *stop = Some((name.to_owned(), nth));
+}
+
+/// Marks a point.
+#[cfg(feature = "testing")]
+pub(crate) fn reach(name: &str) {
+    let mut stop = STOP.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let Some((wanted, left)) = &mut *stop else { return };
+    if wanted != name {
+        return;
+    }
+    *left = left.saturating_sub(1);
+    if *left == 0 {
+        let id = std::process::id().to_string();
+        let _ = std::process::Command::new("kill").args(["-s", "KILL", &id]).status();
+        loop {
+            std::thread::park();
+        }
+    }
+}
+
+/// Marks a point.
+#[cfg(not(feature = "testing"))]
+pub(crate) fn reach(_: &str) {}

@@ -7,6 +7,7 @@ use crate::accumulator::Entry;
 use crate::current;
 use crate::error::BatchError;
 use crate::id::{BatchId, ItemId};
+use crate::panics;
 use crate::rounds::{Ledger, Shared};
 use crate::seat::{Seat, Verdict};
 use crate::sync::{Arc, Weak};
@@ -78,6 +79,7 @@ impl<I, O, E> Batch<I, O, E> {
         if expected != got {
             let wrong = || Verdict::Final(Err(BatchError::WrongCount { expected, got }));
             self.shared.judge_open(wrong);
+            panics::drop_each(results.into_iter());
             return;
         }
         let is_complete = results.iter().all(Result::is_ok);

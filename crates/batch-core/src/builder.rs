@@ -153,7 +153,11 @@ impl<P: BatchProcessor> Builder<P> {
     ///
     /// A caller serves others only while none of them waits for the batch that is next; futures do
     /// not count as waiting, so under a steady load of those it may be kept. A timer that nobody
-    /// is there to look after (linger, retry, a batch that the processor keeps) starts a thread.
+    /// is there to look after (linger, retry, a batch that the processor keeps) starts a thread, and
+    /// so does the drop of the last handle, if it leaves work behind for which nobody waits.
+    ///
+    /// To resolve or drop a batch that the processor has kept may run the next one before it
+    /// returns, so no lock may be held there that `process` takes.
     pub fn inline(self) -> Self {
         self.workers(0)
     }
@@ -210,7 +214,9 @@ impl<P: BatchProcessor> Builder<P> {
     /// dropped.
     ///
     /// It is called under no lock, on the thread that finds the time to be over; an item that timed
-    /// out comes when the processor lets go of its batch. A panic in it is caught.
+    /// out comes when the processor lets go of its batch. A panic in it is caught. That thread may be
+    /// the one that runs the batches, so in there it is as inside the processor: what would wait for
+    /// the same batcher, or for room in it, is refused.
     pub fn on_dropped(
         mut self,
         take: impl Fn(ItemId, P::Item, BatchError<P::Error>) + Send + Sync + 'static,

@@ -26,6 +26,7 @@ pub enum Close {
 #[non_exhaustive]
 pub struct CloseReport<I> {
     /// Items that were accepted and not sent, in order of acceptance; their tickets say `Closed`.
+    /// A journal keeps them, and [`resume`](Batcher::resume) finds them after the next start.
     pub leftovers: Vec<(ItemId, I)>,
     /// Items that the processor still holds; their tickets resolve when it is done.
     pub in_flight: Vec<ItemId>,

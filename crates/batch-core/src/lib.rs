@@ -86,7 +86,9 @@
 //! // Hours later, on another thread:
 //! let desk = batcher.clone();
 //! thread::spawn(move || {
-//!     for batch in desk.processor().0.lock().expect("nobody panics here").drain(..) {
+//!     // Taken out first: a resolve may run the next batch, which wants the lock.
+//!     let batches = std::mem::take(&mut *desk.processor().0.lock().expect("nobody panics here"));
+//!     for batch in batches {
 //!         for slot in batch.slots() {
 //!             slot.resolve(Ok(*slot.item() < 5_000));
 //!         }

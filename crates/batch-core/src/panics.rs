@@ -12,6 +12,18 @@ pub(crate) fn swallow(run: impl FnOnce()) {
     }
 }
 
+/// Drops values of the user: one whose drop panics keeps neither the others nor the process from
+/// going on, as two at once would.
+pub(crate) fn drop_each<T>(mut values: impl Iterator<Item = T>) {
+    let mut is_done = false;
+    while !is_done {
+        swallow(|| {
+            values.by_ref().for_each(drop);
+            is_done = true;
+        });
+    }
+}
+
 /// Returns what a panic said.
 pub(crate) fn message(payload: &(dyn Any + Send)) -> &str {
     let text = payload.downcast_ref::<&str>().copied();

@@ -193,9 +193,8 @@ impl<I, O, E> Shared<I, O, E> {
         ledger.complete(self.id, &entries);
         let mut round = Round::new();
         for (entry, output) in entries.iter_mut().zip(outputs) {
-            if let (Seat::Open { filler, .. }, Ok(output)) =
-                (mem::replace(&mut entry.slot, Seat::Delivered), output)
-            {
+            let seat = mem::replace(&mut entry.slot, Seat::Delivered);
+            if let (Some(filler), Ok(output)) = (seat.into_filler(), output) {
                 round.fill(filler, Ok(output));
             }
         }
@@ -213,13 +212,17 @@ impl<I, O, E> Shared<I, O, E> {
     pub(crate) fn judge(&self, verdicts: impl Iterator<Item = (usize, Verdict<O, E>)>) -> usize {
         let mut judged = 0;
         let mut late = 0;
-        // A refused result is dropped after the lock: its drop is user code.
+        // Results and errors are dropped after the lock: their drop is user code.
         let mut refused = Vec::new();
+        let mut replaced = Vec::new();
         let is_whole = {
             let mut slots = lock(&self.slots);
             for (index, verdict) in verdicts {
                 match slots.judge(index, verdict) {
-                    Ok(()) => judged += 1,
+                    Ok(last) => {
+                        judged += 1;
+                        replaced.extend(last);
+                    }
                     Err((verdict, is_late)) => {
                         late += usize::from(is_late);
                         refused.push(verdict);
@@ -228,7 +231,8 @@ impl<I, O, E> Shared<I, O, E> {
             }
             judged > 0 && slots.open == 0
         };
-        panics::swallow(|| drop(refused));
+        panics::drop_each(refused.into_iter());
+        panics::drop_each(replaced.into_iter());
         if late > 0
             && let Some(ledger) = self.ledger.upgrade()
         {
@@ -242,17 +246,20 @@ impl<I, O, E> Shared<I, O, E> {
 
     /// Ends the items that are not resolved by `now`; returns when the next of them is over.
     pub(crate) fn time_out(&self, now: Time) {
+        let mut replaced = Vec::new();
         let next = {
             let mut slots = lock(&self.slots);
             for index in 0..slots.entries.len() {
                 if slots.entries[index].deadline <= now && slots.entries[index].slot.is_open() {
                     let timed_out = slots.judge(index, Verdict::Final(Err(BatchError::TimedOut)));
                     debug_assert!(timed_out.is_ok(), "the seat was open");
+                    replaced.extend(timed_out.ok().flatten());
                 }
             }
             let open = slots.entries.iter().filter(|entry| entry.slot.is_open());
             open.map(|entry| entry.deadline).min()
         };
+        panics::drop_each(replaced.into_iter());
         if let (Some(next), Some(ledger)) = (next, self.ledger.upgrade()) {
             ledger.rearm(self.id, next);
         }
@@ -320,7 +327,7 @@ impl<I, O, E> Shared<I, O, E> {
         let mut withdrawn = Vec::new();
         if is_plain {
             // Dropping items is user code.
-            panics::swallow(|| items.clear());
+            panics::drop_each(items.drain(..));
         } else {
             let mut again = Vec::new();
             for (item, mut entry) in items.drain(..).zip(entries.drain(..)) {
@@ -374,20 +381,26 @@ fn failed<O, E>(last: Option<Arc<E>>) -> Outcome<O, E> {
 }
 
 impl<I, O, E> Slots<I, O, E> {
-    /// Puts a verdict on a seat, or gives it back and says whether it came too late.
-    fn judge(&mut self, index: usize, verdict: Verdict<O, E>) -> Result<(), (Verdict<O, E>, bool)> {
+    /// Puts a verdict on a seat and returns the error of the attempt before, or gives it back and
+    /// says whether it came too late.
+    fn judge(
+        &mut self,
+        index: usize,
+        verdict: Verdict<O, E>,
+    ) -> Result<Option<Arc<E>>, (Verdict<O, E>, bool)> {
         let Some(entry) = self.entries.get_mut(index) else { return Err((verdict, false)) };
         let is_final = matches!(verdict, Verdict::Final(_));
-        if let Err(verdict) = entry.slot.judge(verdict) {
-            return Err((verdict, entry.slot.note_late()));
-        }
+        let last = match entry.slot.judge(verdict) {
+            Ok(last) => last,
+            Err(verdict) => return Err((verdict, entry.slot.note_late())),
+        };
         self.open -= 1;
         if is_final {
             self.resolved += 1;
         } else {
             self.again += 1;
         }
-        Ok(())
+        Ok(last)
     }
 
     fn take_resolved(&mut self) -> Vec<EntryOf<O, E>> {

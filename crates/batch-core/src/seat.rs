@@ -3,6 +3,7 @@
 use crate::accumulator::{Again, End, Entry};
 use crate::error::{BatchError, Outcome};
 use crate::link::Link;
+use crate::panics;
 use crate::slot;
 use crate::sync::Arc;
 
@@ -44,19 +45,31 @@ impl<O, E> Seat<O, E> {
         matches!(self, Self::Open { .. })
     }
 
-    /// Puts a verdict on an open seat, or gives it back.
-    pub(crate) fn judge(&mut self, verdict: Verdict<O, E>) -> Result<(), Verdict<O, E>> {
+    /// Returns what delivers to an open seat.
+    pub(crate) fn into_filler(self) -> Option<Filler<O, E>> {
+        let Self::Open { filler, last } = self else { return None };
+        // The error of an earlier attempt is user code when it is dropped.
+        panics::swallow(|| drop(last));
+        Some(filler)
+    }
+
+    /// Puts a verdict on an open seat and returns the error of the attempt before, or gives it
+    /// back.
+    pub(crate) fn judge(
+        &mut self,
+        verdict: Verdict<O, E>,
+    ) -> Result<Option<Arc<E>>, Verdict<O, E>> {
         if !self.is_open() {
             return Err(verdict);
         }
-        let Self::Open { filler, .. } = std::mem::replace(self, Self::Delivered) else {
+        let Self::Open { filler, last } = std::mem::replace(self, Self::Delivered) else {
             unreachable!("the seat is open")
         };
         *self = match verdict {
             Verdict::Final(outcome) => Self::Resolved(filler, outcome),
             Verdict::Again(error, again) => Self::Again(filler, error, again),
         };
-        Ok(())
+        Ok(last)
     }
 }
 

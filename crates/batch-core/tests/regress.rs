@@ -7,12 +7,16 @@ use std::convert::Infallible;
 use std::future::{Future, IntoFuture};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
+use std::time::Duration;
 
 use batch_core::{
-    Batch, BatchError, Batcher, Close, Refusal, Ticket, TicketFuture, batch_fn, keyed_fn,
+    Batch, BatchError, BatchOf, BatchProcessor, Batcher, Clock, Close, Disposition,
+    FlushWouldDeadlock, ManualClock, Refusal, Retry, Tasks, Ticket, TicketFuture, batch_fn,
+    keyed_fn,
 };
 use common::{Gate, LONG, Recorder, block_on};
 
@@ -33,7 +37,7 @@ fn resolve_next(kept: &Kept) {
     }
 }
 
-fn poll<F: Future>(future: Pin<&mut F>, waker: &Waker) -> Poll<F::Output> {
+fn poll<F: Future + ?Sized>(future: Pin<&mut F>, waker: &Waker) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(waker))
 }
 
@@ -328,4 +332,142 @@ fn a_waker_of_one_who_gives_up_is_dropped_under_no_lock() {
     assert!(Pin::new(&mut close).poll(&mut Context::from_waker(&nosy())).is_pending());
     recorder.gate.open();
     common::block_on(close);
+}
+
+/// The drop of the last handle made ready what lingered, and told nobody to run it.
+#[test]
+fn what_lingers_inline_outlives_the_last_handle() {
+    for is_virtual in [false, true] {
+        let recorder = Recorder::open();
+        let builder = Batcher::builder(recorder.clone()).inline().linger(LONG);
+        let builder = if is_virtual { builder.clock(ManualClock::new()) } else { builder };
+        let batcher = builder.delivery_timeout(None).build().unwrap();
+        batcher.submit(1).unwrap().detach();
+        drop(batcher);
+        recorder.entered.pass();
+        assert_eq!(recorder.batches(), [[1]]);
+    }
+}
+
+/// Panics when it is dropped.
+#[derive(Debug)]
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic!("a drop that panics");
+    }
+}
+
+/// Fails at the first attempt with an error whose drop panics, and has more such values refused.
+struct Mined;
+
+impl BatchProcessor for Mined {
+    type Key = ();
+    type Item = Option<Bomb>;
+    type Output = Option<Bomb>;
+    type Error = Bomb;
+
+    fn key(&self, _: &Option<Bomb>) {}
+
+    fn process(&self, (): &(), batch: BatchOf<Self>) {
+        if batch.slot(0).attempt() == 1 {
+            batch.resolve_all(batch.items().iter().map(|_| Err(Bomb)).collect());
+            batch.resolve_all(batch.items().iter().map(|_| Ok(Some(Bomb))).collect());
+            batch.resolve_all(vec![Ok(Some(Bomb)), Ok(Some(Bomb))]);
+        } else if batch.slot(0).attempt() == 2 {
+            // The errors of the first attempt are dropped one by one here, and below all at once.
+            batch.slots().for_each(|slot| assert!(slot.resolve(Err(Bomb))));
+        } else {
+            batch.resolve_all(batch.items().iter().map(|_| Ok(None)).collect());
+        }
+    }
+
+    fn classify(&self, _: &Bomb) -> Disposition {
+        Disposition::Retry { after: None }
+    }
+}
+
+/// A second value whose drop panicked ended the process, and an error of an earlier attempt was
+/// dropped under the lock of its batch, which then had no end.
+#[test]
+fn values_whose_drops_panic_end_neither_the_process_nor_the_books() {
+    let retry = Retry::default().base(Duration::ZERO);
+    let batcher = Batcher::builder(Mined).linger(LONG).retry(retry).build().unwrap();
+    let tickets = batcher.submit_all((0..3).map(|_| Some(Bomb))).unwrap();
+    batcher.flush().wait().unwrap();
+    assert!(tickets.wait().iter().all(|outcome| matches!(outcome, Ok(None))));
+    let stats = batcher.stats();
+    assert_eq!((stats.completed, stats.calls, stats.in_flight), (3, 3, 0));
+}
+
+/// Drops wakers of the worker and of the keeper while the engine's lock was held.
+#[test]
+fn a_waker_of_a_task_is_dropped_under_no_lock() {
+    let tasks: Arc<Mutex<Vec<Pin<Box<dyn Future<Output = ()> + Send>>>>> = Arc::default();
+    let spawned = Arc::clone(&tasks);
+    let spawn = move |task| spawned.lock().unwrap().push(task);
+    let driver = Tasks::new(spawn, |_| std::future::pending());
+    let batcher = Batcher::builder(Recorder::open()).tasks(driver).build().unwrap();
+    let nosy = || Waker::from(Arc::new(Nosy(Mutex::new(Some(batcher.clone())))));
+    let mut tasks = std::mem::take(&mut *tasks.lock().unwrap());
+    for _ in 0..3 {
+        for task in &mut tasks {
+            assert!(poll(task.as_mut(), &nosy()).is_pending());
+        }
+    }
+    drop(tasks);
+    assert_eq!(*batcher.submit(1).unwrap_err().reason(), Refusal::Closed);
+}
+
+/// A clock that tells nobody when it is set.
+#[derive(Clone, Default)]
+struct Dial(Arc<AtomicU64>);
+
+impl Clock for Dial {
+    fn now(&self) -> Duration {
+        Duration::from_secs(self.0.load(Ordering::SeqCst))
+    }
+}
+
+/// The thread that had taken the next batch ran `on_dropped` before it, which waited for that
+/// batch, and so for itself.
+#[test]
+fn a_wait_inside_on_dropped_is_refused() {
+    for workers in [0, 1] {
+        let (dial, itself) = (Dial::default(), Arc::new(OnceLock::<Batcher<Recorder>>::new()));
+        let own = Arc::clone(&itself);
+        let refused = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&refused);
+        let batcher = Batcher::builder(Recorder::open())
+            .clock(dial.clone())
+            .workers(workers)
+            .capacity(2)
+            .linger(LONG)
+            .delivery_timeout(Some(Duration::from_mins(1)))
+            .on_dropped(move |_, item, _| {
+                let batcher = own.get().unwrap();
+                let ticket = batcher.submit(item + 2_000).unwrap();
+                let full = batcher.submit(item).unwrap_err().into_parts().1;
+                let flushed = batcher.flush().wait();
+                seen.lock().unwrap().push((
+                    full,
+                    flushed,
+                    ticket.wait().map_err(|e| e.to_string()),
+                ));
+            })
+            .build()
+            .unwrap();
+        assert!(itself.set(batcher.clone()).is_ok());
+        let first = batcher.submit(1).unwrap();
+        dial.0.store(30, Ordering::SeqCst);
+        let second = batcher.submit(1_001).unwrap();
+        dial.0.store(60, Ordering::SeqCst);
+        drop(batcher.flush());
+        assert!(matches!(first.wait(), Err(BatchError::Expired)));
+        assert_eq!(second.wait().unwrap(), 1_002);
+        let deadlock = BatchError::<Infallible>::WouldDeadlock.to_string();
+        let expected = (Refusal::WouldDeadlock, Err(FlushWouldDeadlock), Err(deadlock));
+        assert_eq!(*refused.lock().unwrap(), [expected]);
+    }
 }

@@ -279,6 +279,7 @@ impl<P: BatchProcessor> Engine<P> {
         let weight = item.as_ref().map_or(0, |weighed| weighed.weight);
         // Cloned before the lock: a waker is user code.
         let waker = context.waker().clone();
+        let other = self.settings.max_block.map(|_| waker.clone());
         let now = self.now();
         let mut state = self.lock();
         let refusal = match state.try_enter(self, weight, visitor) {
@@ -308,8 +309,9 @@ impl<P: BatchProcessor> Engine<P> {
                     },
                 );
                 if until.is_none_or(|until| now < until) {
-                    visitor.alarm =
-                        until.map(|until| (state.set_alarm(until, waker.clone()), until));
+                    visitor.alarm = until
+                        .zip(other)
+                        .map(|(until, waker)| (state.set_alarm(until, waker), until));
                     let (place, before) = state.room.wait(visitor.place, weight, waker);
                     visitor.place = Some(place);
                     state.queue.set_pressed(true);

@@ -3,6 +3,7 @@
 use super::{Engine, OutcomeOf, PlaceOf, SeatOf};
 use crate::accumulator::{End, Finished, LaneId, Parted, Time};
 use crate::clock::duration;
+use crate::current::Running;
 use crate::error::BatchError;
 use crate::id::{BatchId, ItemId};
 use crate::journal;
@@ -10,7 +11,7 @@ use crate::observer::{Event, Unsent};
 use crate::panics;
 use crate::processor::{BatchProcessor, Disposition};
 use crate::rounds::{Ledger, Returned, fail};
-use crate::seat::{Seat, end_of};
+use crate::seat::end_of;
 use crate::slot::Round;
 use crate::sync::Arc;
 
@@ -111,6 +112,8 @@ impl<P: BatchProcessor> Engine<P> {
 
     /// Hands out an item that ended without a result, or drops it.
     fn drop_item(&self, id: ItemId, item: P::Item, reason: BatchError<P::Error>) {
+        // This thread may be the one that would have to end what is waited for in there.
+        let _heir = Running::enter(self.id(), None);
         panics::swallow(|| match &self.hooks.on_dropped {
             Some(on_dropped) => on_dropped(id, item, reason),
             None => drop(item),
@@ -127,7 +130,7 @@ impl<P: BatchProcessor> Engine<P> {
             let reason =
                 || if entry.attempt > 1 { BatchError::TimedOut } else { BatchError::Expired };
             dropped.push((entry.id, item, reason()));
-            if let Seat::Open { filler, .. } = entry.slot {
+            if let Some(filler) = entry.slot.into_filler() {
                 round.fill(filler, Err(reason()));
             }
         }
@@ -166,7 +169,7 @@ impl<P: BatchProcessor> Engine<P> {
         self.acknowledge(entries.iter());
         self.report_settled(batch, &entries);
         fail(entries.into_iter());
-        panics::swallow(|| drop(items));
+        panics::drop_each(items.into_iter());
     }
 
     /// Withdraws an item that waits, and gives it back.
@@ -183,7 +186,7 @@ impl<P: BatchProcessor> Engine<P> {
 /// Delivers an error to an item that was never sent.
 fn resolve<P: BatchProcessor>(entry: PlaceOf<P>, error: BatchError<P::Error>) {
     let outcome: OutcomeOf<P> = Err(error);
-    if let Seat::Open { filler, .. } = entry.slot {
+    if let Some(filler) = entry.slot.into_filler() {
         let mut round = Round::new();
         round.fill(filler, outcome);
         round.finish();

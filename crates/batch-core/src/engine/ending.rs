@@ -14,10 +14,9 @@ use crate::id::ItemId;
 use crate::observer::Unsent;
 use crate::park;
 use crate::processor::BatchProcessor;
-use crate::seat::Seat;
 use crate::slot::Round;
 use crate::sync::raw::park_until;
-use crate::sync::{deadline, is_over};
+use crate::sync::{deadline, is_over, spawn};
 
 /// Where an async close stands.
 pub(crate) struct Ending<I> {
@@ -77,7 +76,8 @@ impl<P: BatchProcessor> Engine<P> {
         ending: &mut Ending<P::Item>,
         context: &Context<'_>,
     ) -> Poll<CloseReport<P::Item>> {
-        let waker = context.waker().clone();
+        // Cloned before the lock: a waker is user code.
+        let (waker, other) = (context.waker().clone(), context.waker().clone());
         let mut state = self.lock();
         state.clear_alarm(ending.alarm.take());
         let is_over = state.is_idle() || self.now() >= ending.until;
@@ -85,7 +85,7 @@ impl<P: BatchProcessor> Engine<P> {
             drop(state);
             return Poll::Ready(self.end_close(std::mem::take(&mut ending.leftovers)));
         }
-        ending.alarm = Some(state.set_alarm(ending.until, waker.clone()));
+        ending.alarm = Some(state.set_alarm(ending.until, other));
         state.add_closer(waker);
         Poll::Pending
     }
@@ -134,7 +134,7 @@ impl<P: BatchProcessor> Engine<P> {
         let mut items = Vec::with_capacity(drained.len());
         for (item, entry) in drained {
             items.push((entry.id, item));
-            if let Seat::Open { filler, .. } = entry.slot {
+            if let Some(filler) = entry.slot.into_filler() {
                 round.fill(filler, Err(BatchError::Closed));
             }
         }
@@ -154,7 +154,7 @@ impl<P: BatchProcessor> Engine<P> {
     /// nothing can be sent: what waits is handed back to the next close.
     pub(crate) fn lose_worker(&self, worker: usize) {
         let mut state = self.lock();
-        state.resting.retain(|(id, _)| *id != worker);
+        state.forget_worker(worker);
         // It may have been the one that was called.
         state.is_called = false;
         state.workers -= 1;
@@ -175,6 +175,14 @@ impl<P: BatchProcessor> Engine<P> {
         if self.settings.is_inline() && !state.queue.is_drained() {
             // No worker holds it; those who wait for what is left will run it.
             state.kept = self.itself.upgrade();
+            if self.needs_leader(&state)
+                && !state.hand_over()
+                && let Some(engine) = self.itself.upgrade()
+            {
+                drop(state);
+                // Nobody waits, or not as a thread. Without a thread it is left to who comes.
+                let _ = spawn("batch-core-last", move || engine.lead_now());
+            }
         }
     }
 }

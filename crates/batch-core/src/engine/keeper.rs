@@ -3,6 +3,7 @@
 //! One thread or task of an engine sleeps until the next of them; the thread is started with the
 //! first timer. An engine whose clock is moved by hand looks when it is told that the clock has moved.
 
+use std::mem;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
@@ -61,7 +62,7 @@ impl<P: BatchProcessor> Engine<P> {
     /// Notes that the executor has dropped the keeper. If a timer is set, now or later, a thread
     /// takes its place.
     pub(crate) fn lose_keeper(&self) {
-        self.lock().keeper = Keeper::Absent;
+        self.lock().set_keeper(Keeper::Absent);
     }
 
     /// The life of the keeper's thread.
@@ -80,20 +81,35 @@ impl<P: BatchProcessor> Engine<P> {
     /// Lets the timers go off that are due, and says when to look again.
     pub(crate) fn watch(&self, waker: &Waker) -> Watch {
         self.look_at_timers();
+        // Cloned before the lock: a waker is user code.
+        let waker = waker.clone();
         let mut state = self.lock();
         let next = state.next_timer();
         if next.is_none() && state.stopping {
-            state.keeper = Keeper::Absent;
+            state.set_keeper(Keeper::Absent);
             return Watch::End;
         }
         let until = next.unwrap_or(Time::MAX);
-        state.keeper = Keeper::Asleep { until, waker: waker.clone() };
+        state.set_keeper(Keeper::Asleep { until, waker });
         let now = self.now();
         Watch::Sleep(next.map(|next| Duration::from_nanos(next.saturating_sub(now))))
     }
 }
 
 impl<P: BatchProcessor> State<P> {
+    /// Puts a keeper in the place of another, whose waker is dropped once the lock is free.
+    fn set_keeper(&mut self, keeper: Keeper) {
+        if let Keeper::Asleep { waker, .. } = mem::replace(&mut self.keeper, keeper) {
+            self.buried.push(waker);
+        }
+    }
+
+    /// Notes that a worker does not rest.
+    pub(super) fn forget_worker(&mut self, worker: usize) {
+        let known = self.resting.extract_if(.., |(id, _)| *id == worker);
+        self.buried.extend(known.map(|(_, waker)| waker));
+    }
+
     /// Has `waker` woken at a moment; returns the id by which the alarm is taken back.
     pub(super) fn set_alarm(&mut self, at: Time, waker: Waker) -> u64 {
         let id = self.next_alarm;

@@ -64,7 +64,7 @@ impl<P: BatchProcessor> Engine<P> {
 
 impl<P: BatchProcessor> State<P> {
     /// Asks a thread that waits for the next batch to run it; false if there is none.
-    fn hand_over(&self) -> bool {
+    pub(super) fn hand_over(&self) -> bool {
         let Some(entries) = self.queue.upcoming() else { return false };
         entries.iter().any(|entry| match &entry.slot {
             Seat::Open { filler, .. } => filler.hand_lead(),

@@ -1,5 +1,6 @@
 //! The engine's lock, and all that follows from what was done under it.
 
+use std::mem;
 use std::ops::{Deref, DerefMut};
 use std::task::Waker;
 
@@ -211,11 +212,13 @@ impl<P: BatchProcessor> Transaction<'_, P> {
                     self.effects().start_keeper = true;
                 }
             }
-            Keeper::Asleep { until, waker } => {
+            Keeper::Asleep { until, .. } => {
                 let next = state.next_timer();
-                if next.is_some_and(|next| next < *until) || (is_over && next.is_none()) {
-                    self.wake(waker.clone());
-                    state.keeper = Keeper::Awake;
+                if (next.is_some_and(|next| next < *until) || (is_over && next.is_none()))
+                    && let Keeper::Asleep { waker, .. } =
+                        mem::replace(&mut state.keeper, Keeper::Awake)
+                {
+                    self.wake(waker);
                 }
             }
         }

@@ -62,17 +62,19 @@ impl<P: BatchProcessor> Engine<P> {
 
     /// Takes the next batch for a worker, or notes that it rests until `waker` is called.
     pub(crate) fn turn(&self, worker: usize, waker: &Waker) -> Turn<P> {
+        // Cloned before the lock: a waker is user code.
+        let waker = waker.clone();
         let mut state = self.lock();
         state.is_called = false;
         // It may be here although nobody called it.
-        state.resting.retain(|(id, _)| *id != worker);
+        state.forget_worker(worker);
         if let Some(job) = self.next_job(&mut state) {
             return Turn::Run(job);
         }
         if state.is_over() {
             return Turn::End;
         }
-        state.resting.push((worker, waker.clone()));
+        state.resting.push((worker, waker));
         Turn::Rest
     }
 
@@ -105,7 +107,7 @@ impl<P: BatchProcessor> Engine<P> {
     pub(crate) fn run(&self, job: Job<P>) {
         let Job { key, batch, reason, queued, attempt, weight } = job;
         let (id, shared) = (batch.id(), batch.shared());
-        let running = Running::enter(self.id(), id);
+        let running = Running::enter(self.id(), Some(id));
         let ended = match &self.hooks.observer {
             None => catch_unwind(AssertUnwindSafe(|| self.processor.process(&key, batch))),
             Some(observer) => {

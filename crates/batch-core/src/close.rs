@@ -28,7 +28,8 @@ pub struct CloseReport<I> {
     /// Items that were accepted and not sent, in order of acceptance; their tickets say `Closed`.
     /// A journal keeps them, and [`resume`](Batcher::resume) finds them after the next start.
     pub leftovers: Vec<(ItemId, I)>,
-    /// Items that the processor still holds; their tickets resolve when it is done.
+    /// Items that the processor still holds; their tickets resolve when it is done. One that is to
+    /// be tried again then is among the leftovers of the next close.
     pub in_flight: Vec<ItemId>,
     /// The counters after closing.
     pub stats: Stats,

@@ -16,6 +16,9 @@ pub(crate) type EntryOf<O, E> = Entry<Seat<O, E>>;
 /// Items that are to be tried again, with their entries.
 pub(crate) type Returned<I, O, E> = Vec<(I, EntryOf<O, E>, Again)>;
 
+/// The error of the attempt before, or the verdict that comes back and whether it came too late.
+type Judged<O, E> = Result<Option<Arc<E>>, (Verdict<O, E>, bool)>;
+
 /// What a batch tells its engine.
 pub(crate) trait Ledger<I, O, E>: Send + Sync {
     /// Asks the processor what is to become of an error.
@@ -71,6 +74,8 @@ struct Slots<I, O, E> {
     again: usize,
     /// Results that a thread has taken and not delivered yet.
     delivering: usize,
+    /// The items that left the batch to be tried again.
+    returned: Vec<ItemId>,
     /// The engine was told that this batch is over.
     finished: bool,
     /// What is to be tried again of a batch that ended while a thread delivers other results.
@@ -94,6 +99,7 @@ impl<I, O, E> Shared<I, O, E> {
             resolved: 0,
             again: 0,
             delivering: 0,
+            returned: Vec::new(),
             finished: false,
             put_back: None,
             abandoned: None,
@@ -119,11 +125,11 @@ impl<I, O, E> Shared<I, O, E> {
         self.tags[index]
     }
 
-    /// Returns the ids of the items whose result is not delivered.
+    /// Returns the ids of the items whose result was not delivered by this batch.
     pub(crate) fn undelivered_ids(&self) -> Vec<ItemId> {
         let slots = lock(&self.slots);
         let undelivered = slots.entries.iter().filter(|entry| !entry.slot.is_over());
-        undelivered.map(|entry| entry.id).collect()
+        undelivered.map(|entry| entry.id).chain(slots.returned.iter().copied()).collect()
     }
 
     /// Turns a result into what is to become of its item; asks the processor about an error.
@@ -383,11 +389,7 @@ fn failed<O, E>(last: Option<Arc<E>>) -> Outcome<O, E> {
 impl<I, O, E> Slots<I, O, E> {
     /// Puts a verdict on a seat and returns the error of the attempt before, or gives it back and
     /// says whether it came too late.
-    fn judge(
-        &mut self,
-        index: usize,
-        verdict: Verdict<O, E>,
-    ) -> Result<Option<Arc<E>>, (Verdict<O, E>, bool)> {
+    fn judge(&mut self, index: usize, verdict: Verdict<O, E>) -> Judged<O, E> {
         let Some(entry) = self.entries.get_mut(index) else { return Err((verdict, false)) };
         let is_final = matches!(verdict, Verdict::Final(_));
         let last = match entry.slot.judge(verdict) {
@@ -430,6 +432,11 @@ impl<I, O, E> Slots<I, O, E> {
     /// whether some are to be tried again.
     fn close(&mut self) -> (Vec<EntryOf<O, E>>, bool, bool) {
         let is_plain = self.entries.iter().all(|entry| entry.slot.is_plain());
+        if self.again > 0 {
+            // Until the engine has them back, these are nowhere else.
+            let again = self.entries.iter().filter(|entry| !entry.slot.is_over());
+            self.returned.extend(again.map(|entry| entry.id));
+        }
         (mem::take(&mut self.entries), is_plain, self.again > 0)
     }
 

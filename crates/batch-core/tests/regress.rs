@@ -14,9 +14,9 @@ use std::thread;
 use std::time::Duration;
 
 use batch_core::{
-    Batch, BatchError, BatchOf, BatchProcessor, Batcher, Clock, Close, Disposition,
-    FlushWouldDeadlock, ManualClock, Refusal, Retry, Tasks, Ticket, TicketFuture, batch_fn,
-    keyed_fn,
+    Batch, BatchError, BatchOf, BatchProcessor, Batcher, Clock, Close, Disposition, Event,
+    FlushWouldDeadlock, ItemId, ManualClock, Observer, Refusal, Retry, Tasks, Ticket, TicketFuture,
+    Unsent, batch_fn, keyed_fn,
 };
 use common::{Gate, LONG, Recorder, block_on};
 
@@ -401,10 +401,12 @@ fn values_whose_drops_panic_end_neither_the_process_nor_the_books() {
     assert_eq!((stats.completed, stats.calls, stats.in_flight), (3, 3, 0));
 }
 
-/// Drops wakers of the worker and of the keeper while the engine's lock was held.
+type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A worker or keeper that was polled again dropped its waker while the lock was held.
 #[test]
 fn a_waker_of_a_task_is_dropped_under_no_lock() {
-    let tasks: Arc<Mutex<Vec<Pin<Box<dyn Future<Output = ()> + Send>>>>> = Arc::default();
+    let tasks: Arc<Mutex<Vec<Task>>> = Arc::default();
     let spawned = Arc::clone(&tasks);
     let spawn = move |task| spawned.lock().unwrap().push(task);
     let driver = Tasks::new(spawn, |_| std::future::pending());
@@ -470,4 +472,108 @@ fn a_wait_inside_on_dropped_is_refused() {
         let expected = (Refusal::WouldDeadlock, Err(FlushWouldDeadlock), Err(deadlock));
         assert_eq!(*refused.lock().unwrap(), [expected]);
     }
+}
+
+type Leftovers = Arc<Mutex<Vec<(ItemId, u64)>>>;
+
+/// Keeps its batches, and calls every error fatal.
+#[derive(Clone, Default)]
+struct Strict(Arc<Mutex<Vec<BatchOf<Self>>>>);
+
+impl BatchProcessor for Strict {
+    type Key = ();
+    type Item = u64;
+    type Output = ();
+    type Error = ();
+
+    fn key(&self, _: &u64) {}
+
+    fn process(&self, (): &(), batch: BatchOf<Self>) {
+        self.0.lock().unwrap().push(batch);
+    }
+
+    fn classify(&self, (): &()) -> Disposition {
+        Disposition::Fatal
+    }
+}
+
+/// Closes the batcher as soon as items are handed back, and keeps what the report has of them.
+struct Closer(Arc<OnceLock<Batcher<Strict>>>, Leftovers);
+
+impl<K> Observer<K> for Closer {
+    fn event(&self, event: &Event<'_, K>) {
+        if let Event::Unsent { end: Unsent::HandedBack, .. } = event {
+            let report = self.0.get().unwrap().close(Close::Abort, Duration::ZERO);
+            self.1.lock().unwrap().extend(report.leftovers);
+        }
+    }
+}
+
+/// What a batcher that had ended took out of its queue was for a moment neither there nor among
+/// the leftovers, and a close at that moment reported nothing of it.
+#[test]
+fn a_close_finds_what_is_being_handed_back() {
+    let (itself, leftovers) = (Arc::new(OnceLock::new()), Leftovers::default());
+    let strict = Strict::default();
+    let builder = Batcher::builder(strict.clone()).inline().delivery_timeout(None);
+    let closer = Closer(Arc::clone(&itself), Arc::clone(&leftovers));
+    let batcher = builder.observer(closer).build().unwrap();
+    assert!(itself.set(batcher.clone()).is_ok());
+    let first = batcher.submit(1).unwrap();
+    let second = batcher.submit(2).unwrap();
+    let batch = strict.0.lock().unwrap().pop().unwrap();
+    assert!(batch.slot(0).resolve(Err(())));
+    assert!(matches!(first.wait(), Err(BatchError::Failed(_))));
+    assert_eq!(*leftovers.lock().unwrap(), [(second.id(), 2)]);
+    assert!(matches!(second.wait(), Err(BatchError::Closed)));
+}
+
+/// Closes the batcher when it is dropped, if it has one.
+struct Parting(Option<Arc<OnceLock<Batcher<Halves>>>>, Arc<Mutex<Vec<ItemId>>>);
+
+impl Drop for Parting {
+    fn drop(&mut self) {
+        if let Some(batcher) = self.0.take() {
+            let report = batcher.get().unwrap().close(Close::Drain, Duration::ZERO);
+            self.1.lock().unwrap().extend(report.in_flight);
+        }
+    }
+}
+
+/// Completes the first item of a batch, and wants the others once more.
+struct Halves;
+
+impl BatchProcessor for Halves {
+    type Key = ();
+    type Item = Parting;
+    type Output = ();
+    type Error = ();
+
+    fn key(&self, _: &Parting) {}
+
+    fn process(&self, (): &(), batch: BatchOf<Self>) {
+        batch
+            .resolve_all((0..batch.len()).map(|i| if i == 0 { Ok(()) } else { Err(()) }).collect());
+    }
+
+    fn classify(&self, (): &()) -> Disposition {
+        Disposition::Retry { after: None }
+    }
+}
+
+/// On its way from its batch to the queue an item was in neither, and a close at that moment
+/// reported it neither as in flight nor as left over.
+#[test]
+fn a_close_finds_what_is_on_its_way_to_be_retried() {
+    let (itself, in_flight) = (Arc::new(OnceLock::new()), Arc::default());
+    let batcher = Batcher::builder(Halves).inline().linger(LONG).build().unwrap();
+    assert!(itself.set(batcher.clone()).is_ok());
+    let first = batcher.submit(Parting(Some(Arc::clone(&itself)), Arc::clone(&in_flight))).unwrap();
+    let second = batcher.submit(Parting(None, Arc::clone(&in_flight))).unwrap();
+    drop(batcher.flush());
+    assert!(first.wait().is_ok());
+    assert_eq!(*in_flight.lock().unwrap(), [second.id()]);
+    let report = batcher.close(Close::Drain, Duration::ZERO);
+    assert_eq!((report.leftovers.len(), report.in_flight.len()), (1, 0));
+    assert!(matches!(second.wait(), Err(BatchError::Closed)));
 }

@@ -27,8 +27,7 @@ impl<P: BatchProcessor> Ledger<P::Item, P::Output, P::Error> for Engine<P> {
         }
         state.fatal = Some(Arc::clone(error));
         state.queue.halt(item);
-        let given_back = self.hand_back(state);
-        self.lock().leftovers.extend(given_back);
+        self.leave_back(state);
     }
 
     fn has_journal(&self) -> bool {

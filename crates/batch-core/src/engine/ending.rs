@@ -3,7 +3,7 @@
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use super::{Engine, Transaction};
+use super::{Engine, PlaceOf, State, Transaction};
 use crate::accumulator::Time;
 use crate::clock::nanos;
 use crate::close::{Close, CloseReport};
@@ -17,6 +17,9 @@ use crate::processor::BatchProcessor;
 use crate::slot::Round;
 use crate::sync::raw::park_until;
 use crate::sync::{deadline, is_over, spawn};
+
+/// Items that were not sent.
+type Leftovers<P> = Vec<(ItemId, <P as BatchProcessor>::Item)>;
 
 /// Where an async close stands.
 pub(crate) struct Ending<I> {
@@ -98,7 +101,7 @@ impl<P: BatchProcessor> Engine<P> {
         state.leftovers.append(&mut ending.leftovers);
     }
 
-    fn begin_close(&self, mode: Close) -> Vec<(ItemId, P::Item)> {
+    fn begin_close(&self, mode: Close) -> Leftovers<P> {
         let mut state = self.lock();
         state.queue.close();
         match mode {
@@ -110,7 +113,7 @@ impl<P: BatchProcessor> Engine<P> {
         }
     }
 
-    fn end_close(&self, mut leftovers: Vec<(ItemId, P::Item)>) -> CloseReport<P::Item> {
+    fn end_close(&self, mut leftovers: Leftovers<P>) -> CloseReport<P::Item> {
         let mut state = self.lock();
         state.stopping = true;
         state.ended = true;
@@ -123,30 +126,40 @@ impl<P: BatchProcessor> Engine<P> {
     }
 
     /// Takes out everything that waits, counts it, and tells its tickets.
-    pub(super) fn hand_back(&self, mut state: Transaction<'_, P>) -> Vec<(ItemId, P::Item)> {
-        let drained = state.queue.drain();
+    pub(super) fn hand_back(&self, mut state: Transaction<'_, P>) -> Leftovers<P> {
+        let (items, entries) = state.take_out();
         drop(state);
-        if drained.is_empty() {
-            return Vec::new();
+        self.tell_closed(entries);
+        items
+    }
+
+    /// As [`hand_back`](Self::hand_back), for the next close: a close that sees that nothing waits
+    /// any more sees the items too.
+    pub(super) fn leave_back(&self, mut state: Transaction<'_, P>) {
+        let (items, entries) = state.take_out();
+        state.leftovers.extend(items);
+        drop(state);
+        self.tell_closed(entries);
+    }
+
+    fn tell_closed(&self, entries: Vec<PlaceOf<P>>) {
+        if entries.is_empty() {
+            return;
         }
-        self.report_unsent(Unsent::HandedBack, drained.iter().map(|(_, entry)| entry.id));
+        self.report_unsent(Unsent::HandedBack, entries.iter().map(|entry| entry.id));
         let mut round = Round::new();
-        let mut items = Vec::with_capacity(drained.len());
-        for (item, entry) in drained {
-            items.push((entry.id, item));
+        for entry in entries {
             if let Some(filler) = entry.slot.into_filler() {
                 round.fill(filler, Err(BatchError::Closed));
             }
         }
         round.finish();
-        items
     }
 
     /// Hands to the next close what came to wait after the end.
     pub(super) fn give_up_if_ended(&self, state: Transaction<'_, P>) {
         if state.ended {
-            let leftovers = self.hand_back(state);
-            self.lock().leftovers.extend(leftovers);
+            self.leave_back(state);
         }
     }
 
@@ -184,5 +197,13 @@ impl<P: BatchProcessor> Engine<P> {
                 let _ = spawn("batch-core-last", move || engine.lead_now());
             }
         }
+    }
+}
+
+impl<P: BatchProcessor> State<P> {
+    /// Takes out everything that waits and counts it as handed back.
+    fn take_out(&mut self) -> (Leftovers<P>, Vec<PlaceOf<P>>) {
+        let drained = self.queue.drain().into_iter();
+        drained.map(|(item, entry)| ((entry.id, item), entry)).unzip()
     }
 }

@@ -84,6 +84,8 @@ fn lessons() -> Result<(), Box<dyn Error>> {
         })
         .collect::<Result<Vec<_>, _>>()?;
     index.add_all(lessons).into_iter().collect::<Result<Vec<_>, _>>()?;
+    // Whether what was added has been merged yet is left to a thread in the background.
+    index.reload()?;
     let snapshot = index.snapshot();
     let ids: Vec<String> = (0..ITEMS).map(|n| format!("lesson-{n}")).collect();
 

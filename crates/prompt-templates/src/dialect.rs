@@ -131,7 +131,7 @@ fn add(engine: &mut Engine<'static>, function: &Custom) {
     let call = Arc::clone(&function.call);
     let call = move |arguments: &[&Value]| -> Result<Value, String> {
         let arguments: Vec<_> = arguments.iter().map(|value| to_json_value(value)).collect();
-        Ok(from_json(call(&arguments)?))
+        from_json(call(&arguments)?).map_err(|error| error.to_string())
     };
     let name = function.name.clone();
     // Names that are there already have been refused, so none is replaced.

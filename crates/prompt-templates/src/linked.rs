@@ -169,16 +169,15 @@ impl<'l> Linker<'l> {
                 ));
             }
             let known = self.counts.get(&*partial.name).copied();
-            let inner = match known {
-                Some(inner) => inner,
-                None => {
-                    self.path.push(&partial.name);
-                    let inner = self.visit(partial)?;
-                    self.path.pop();
-                    self.counts.insert(&partial.name, inner);
-                    self.partials.insert(Arc::clone(&partial.name), Arc::clone(partial));
-                    inner
-                }
+            let inner = if let Some(inner) = known {
+                inner
+            } else {
+                self.path.push(&partial.name);
+                let inner = self.visit(partial)?;
+                self.path.pop();
+                self.counts.insert(&partial.name, inner);
+                self.partials.insert(Arc::clone(&partial.name), Arc::clone(partial));
+                inner
             };
             count += 1 + inner;
             if count > MAX_INCLUDES {

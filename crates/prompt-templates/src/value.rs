@@ -67,8 +67,12 @@ pub(crate) fn to_json_value(value: &Value) -> serde_json::Value {
 }
 
 /// Returns the value that a function of a user gave.
-pub(crate) fn from_json(value: serde_json::Value) -> Value {
-    match value {
+pub(crate) fn from_json(value: serde_json::Value) -> Result<Value, NoValue> {
+    from_json_in(value, ToValue { depth: 0 })
+}
+
+fn from_json_in(value: serde_json::Value, place: ToValue) -> Result<Value, NoValue> {
+    Ok(match value {
         serde_json::Value::Null => Value::None,
         serde_json::Value::Bool(value) => Value::Bool(value),
         serde_json::Value::Number(number) => match (number.as_i64(), number.as_u64()) {
@@ -77,11 +81,17 @@ pub(crate) fn from_json(value: serde_json::Value) -> Value {
             _ => number.as_f64().map_or(Value::None, Value::Float),
         },
         serde_json::Value::String(value) => Value::String(value),
-        serde_json::Value::Array(list) => Value::List(list.into_iter().map(from_json).collect()),
-        serde_json::Value::Object(map) => {
-            Value::Map(map.into_iter().map(|(k, v)| (k, from_json(v))).collect())
+        serde_json::Value::Array(list) => {
+            let items = place.inside()?;
+            let list = list.into_iter().map(|item| from_json_in(item, items));
+            Value::List(list.collect::<Result<_, _>>()?)
         }
-    }
+        serde_json::Value::Object(map) => {
+            let values = place.inside()?;
+            let map = map.into_iter().map(|(key, value)| Ok((key, from_json_in(value, values)?)));
+            Value::Map(map.collect::<Result<_, _>>()?)
+        }
+    })
 }
 
 struct Json<'a>(&'a Value);
@@ -278,7 +288,7 @@ impl Serializer for ToValue {
     }
 
     fn serialize_map(self, _: Option<usize>) -> Result<Map, NoValue> {
-        Ok(Map { map: BTreeMap::new(), key: None, values: self.inside()? })
+        Ok(Map { entries: BTreeMap::new(), key: None, values: self.inside()? })
     }
 
     fn serialize_struct(self, _: &'static str, length: usize) -> Result<Map, NoValue> {
@@ -308,7 +318,7 @@ struct List {
 
 /// A map that is being filled.
 struct Map {
-    map: BTreeMap<String, Value>,
+    entries: BTreeMap<String, Value>,
     key: Option<String>,
     values: ToValue,
 }
@@ -365,12 +375,12 @@ impl ser::SerializeMap for Map {
 
     fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), NoValue> {
         let value = value.serialize(self.values)?;
-        self.map.insert(self.key.take().unwrap_or_default(), value);
+        self.entries.insert(self.key.take().unwrap_or_default(), value);
         Ok(())
     }
 
     fn end(self) -> Result<Value, NoValue> {
-        Ok(Value::Map(self.map))
+        Ok(Value::Map(self.entries))
     }
 }
 
@@ -383,12 +393,12 @@ impl ser::SerializeStruct for Map {
         key: &'static str,
         value: &T,
     ) -> Result<(), NoValue> {
-        self.map.insert(key.to_owned(), value.serialize(self.values)?);
+        self.entries.insert(key.to_owned(), value.serialize(self.values)?);
         Ok(())
     }
 
     fn end(self) -> Result<Value, NoValue> {
-        Ok(Value::Map(self.map))
+        Ok(Value::Map(self.entries))
     }
 }
 
@@ -405,6 +415,6 @@ impl ser::SerializeStructVariant for Variant<Map> {
     }
 
     fn end(self) -> Result<Value, NoValue> {
-        Ok(tagged(self.0, Value::Map(self.1.map)))
+        Ok(tagged(self.0, Value::Map(self.1.entries)))
     }
 }

@@ -260,7 +260,6 @@ fn token(
     first: char,
     in_path: bool,
 ) -> std::result::Result<(TokenKind, usize), String> {
-    let run = |belongs: fn(char) -> bool| rest.find(|c| !belongs(c)).unwrap_or(rest.len());
     match first {
         '.' | '|' | ',' | ':' | '+' | '-' | '[' | ']' | '{' | '}' | '(' | ')' => {
             Ok((TokenKind::Sign(first), 1))
@@ -268,17 +267,22 @@ fn token(
         '?' if rest.starts_with("?.") => Ok((TokenKind::QuestionDot, 2)),
         '"' => string_length(rest).map(|length| (TokenKind::String, length)),
         _ if first.is_ascii_digit() && in_path => {
-            Ok((TokenKind::Number, run(|c| c.is_ascii_digit())))
+            Ok((TokenKind::Number, run(rest, |c| c.is_ascii_digit())))
         }
         _ if first.is_ascii_digit() => {
             let belongs = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '+' | '.');
-            Ok((TokenKind::Number, run(belongs)))
+            Ok((TokenKind::Number, run(rest, belongs)))
         }
         _ if first == '_' || first.is_alphabetic() => {
-            Ok((TokenKind::Word, run(|c| c == '_' || c.is_alphanumeric())))
+            Ok((TokenKind::Word, run(rest, |c| c == '_' || c.is_alphanumeric())))
         }
         _ => Err(format!("unexpected character '{first}' in a tag")),
     }
+}
+
+/// Returns how far `rest` goes on with characters that belong to a token.
+fn run(rest: &str, belongs: impl Fn(char) -> bool) -> usize {
+    rest.find(|c| !belongs(c)).unwrap_or(rest.len())
 }
 
 fn string_length(rest: &str) -> std::result::Result<usize, String> {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-/// A prompt of 4 KB with 20 lessons, 10 files and 4 conditions.
+/// Returns a prompt of 4 KB with 20 lessons, 10 files and 4 conditions.
 pub fn large() -> String {
     format!(
         "{}Task {{{{ task.id }}}}: {{{{ task.title }}}}\n\
@@ -18,7 +18,7 @@ pub fn large() -> String {
     )
 }
 
-/// The same for handlebars.
+/// Returns the same for handlebars.
 pub fn large_handlebars() -> String {
     let pairs = [
         ("{% if task.urgent %}", "{{#if task.urgent}}"),
@@ -36,6 +36,7 @@ pub fn large_handlebars() -> String {
     pairs.iter().fold(large(), |text, (from, to)| text.replace(from, to))
 }
 
+/// Returns data for them.
 pub fn data() -> Value {
     let lesson = |n: u64| {
         json!({

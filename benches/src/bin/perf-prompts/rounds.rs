@@ -17,7 +17,10 @@ pub(crate) fn thread_nanos() -> f64 {
 
 /// Runs the cases in turns, each `times` times a turn; returns the nanoseconds of one run of each: the
 /// lower quartile of the turns, since what else the machine does can only add.
-pub(crate) fn interleaved<const N: usize>(times: u32, mut cases: [&mut dyn FnMut(); N]) -> [f64; N] {
+pub(crate) fn interleaved<const N: usize>(
+    times: u32,
+    mut cases: [&mut dyn FnMut(); N],
+) -> [f64; N] {
     let mut turns: [Vec<f64>; N] = std::array::from_fn(|_| Vec::with_capacity(ROUNDS));
     for _ in 0..=ROUNDS {
         for (case, turns) in cases.iter_mut().zip(&mut turns) {

@@ -219,36 +219,3 @@ fn a_commit_of_a_submodule_that_was_not_pushed_is_refused() {
     landed(&report, "now");
     assert!(report.get("before").unwrap().is_success());
 }
-
-/// A network that fails for a moment fails nothing.
-#[test]
-fn a_remote_that_cannot_be_reached_for_a_moment_is_asked_again() {
-    let fixture = Fixture::new();
-    let ssh = fixture.beside("ssh");
-    let tries = fixture.beside("tries");
-    fs::write(
-        &ssh,
-        format!(
-            "#!/bin/sh\necho x >> '{0}'\n\
-             test $(wc -l < '{0}') -le 2 && {{ echo 'Connection reset by peer' >&2; exit 255; }}\n\
-             for last; do :; done; eval exec \"$last\"\n",
-            tries.display()
-        ),
-    )
-    .unwrap();
-    make_executable(&ssh);
-    fixture.git(["config", "core.sshCommand", ssh.to_str().unwrap()]);
-    fixture.git(["config", "ssh.variant", "simple"]);
-    let url = format!("ssh://host{}", fixture.remote().display());
-    fixture.git(["remote", "set-url", "origin", &url]);
-    let report = fixture
-        .open()
-        .apply(vec![
-            Operation::commit("c", Commit::new("x", "m").write("a", "b")),
-            Operation::push("p", "x"),
-        ])
-        .unwrap();
-    landed(&report, "p");
-    assert_eq!(fs::read_to_string(tries).unwrap().lines().count(), 4);
-    assert_eq!(fixture.received(), 1);
-}

@@ -81,7 +81,7 @@ fn small() -> Fallible<Vec<Figure>> {
     let [ours, raw] = interleaved(
         2_000,
         [&mut || drop(black_box(store.render("small", &context))), &mut || {
-            drop(black_box(template.render_from(&engine, &value).to_string()))
+            drop(black_box(template.render_from(&engine, &value).to_string()));
         }],
     );
     Ok(vec![Figure { name: "prompts_render_small_with_stats_vs_upon", ratio: ours / raw }])

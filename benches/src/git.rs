@@ -2,11 +2,12 @@
 
 use std::error::Error;
 use std::fmt::Write as _;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use git_batch::{Commit, GitBatch, Operation, Settings};
+use git_batch::{Commit, GitBatch, Operation, Settings, Worktree};
 
 /// How many tasks are done in each way.
 pub const TASKS: usize = 100;
@@ -31,24 +32,32 @@ type Fallible<T> = Result<T, Box<dyn Error>>;
 /// # Errors
 /// A command or an operation failed, or the trees differ.
 pub fn speedup() -> Fallible<f64> {
+    speedup_of(TASKS)
+}
+
+/// As [`speedup`], with another number of tasks.
+///
+/// # Errors
+/// As [`speedup`].
+pub fn speedup_of(tasks: usize) -> Fallible<f64> {
     let root = tempfile::tempdir()?;
     let (work, remote) = (root.path().join("work"), root.path().join("remote.git"));
     prepare(root.path(), &work, &remote)?;
     let batch = GitBatch::open(&work, Settings::default())?;
-    let worktrees = (0..TASKS)
+    let worktrees = (0..tasks)
         .map(|task| add_worktree(root.path(), &work, task))
         .collect::<Fallible<Vec<_>>>()?;
 
     let mut one_by_one = Duration::ZERO;
     let mut batches = Vec::new();
-    for (round, part) in worktrees.chunks(TASKS.div_ceil(ROUNDS)).enumerate() {
+    for (round, part) in worktrees.chunks(tasks.div_ceil(ROUNDS)).enumerate() {
         let started = Instant::now();
         for (offset, worktree) in part.iter().enumerate() {
             do_task(worktree, round * part.len() + offset)?;
         }
         one_by_one += started.elapsed();
 
-        let operations = operations(round);
+        let operations = operations(round, tasks);
         let started = Instant::now();
         let report = batch.apply(operations)?;
         batches.push(started.elapsed());
@@ -63,12 +72,130 @@ pub fn speedup() -> Fallible<f64> {
     let expected = trees(&remote, "refs/heads/git/")?;
     for round in 0..batches.len() {
         let ours = trees(&remote, &format!("refs/heads/batch-{round}/"))?;
-        if ours != expected || expected.len() != TASKS {
+        if ours != expected || expected.len() != tasks {
             return Err("the remote has other trees for the batch than for the git program".into());
         }
     }
     batches.sort();
     Ok(one_by_one.as_secs_f64() / batches[batches.len() / 2].as_secs_f64())
+}
+
+/// Lets as many agents edit three files each in a worktree of their own, and returns how many times
+/// faster one batch captures and pushes them than `git add -A`, `git commit` and `git push` in each.
+///
+/// Both have worktrees of their own with the same edits, and take turns in [`ROUNDS`] parts; the batch
+/// has all in one, once. Checks that the remote has the same trees for both.
+///
+/// # Errors
+/// A command or an operation failed, or the trees differ.
+pub fn worktrees_speedup(agents: usize) -> Fallible<f64> {
+    let root = tempfile::tempdir()?;
+    let (work, remote) = (root.path().join("work"), root.path().join("remote.git"));
+    prepare(root.path(), &work, &remote)?;
+    let mut operations = Vec::new();
+    let mut by_hand = Vec::new();
+    for agent in 0..agents {
+        by_hand.push(add_worktree(root.path(), &work, agent)?);
+        let (path, branch) =
+            (root.path().join(format!("ours-{agent}")), format!("ours/task-{agent}"));
+        git(&work, &["worktree", "add", "-q", "-b", &branch, path_text(&path)?, "main"])?;
+        for worktree in [&by_hand[agent], &path] {
+            for file in 0..3 {
+                let file = format!("src/part-{file}/file-{file}.txt");
+                std::fs::write(worktree.join(file), format!("by agent {agent}\n"))?;
+            }
+            let (new, content) = file_of(agent);
+            std::fs::write(worktree.join(new), content)?;
+        }
+        let commit =
+            Commit::new(&*branch, format!("Do task {agent}")).with_worktree(Worktree::all(path));
+        operations.push(Operation::commit(format!("commit-{agent}"), commit));
+        operations.push(Operation::push(format!("push-{agent}"), branch));
+    }
+    let half = agents / 2;
+    let one_by_one = |part: &[PathBuf]| -> Fallible<Duration> {
+        let started = Instant::now();
+        for worktree in part {
+            git(worktree, &["add", "-A"])?;
+            git(worktree, &["commit", "-q", "-m", "Do the task"])?;
+            git(worktree, &["push", "-q", "origin", "HEAD"])?;
+        }
+        Ok(started.elapsed())
+    };
+    let before = one_by_one(&by_hand[..half])?;
+    let batch = GitBatch::open(&work, Settings::default())?;
+    let started = Instant::now();
+    let report = batch.apply(operations)?;
+    let took = started.elapsed();
+    let after = one_by_one(&by_hand[half..])?;
+    if let Some((id, outcome)) = report.outcomes.iter().find(|(_, end)| !end.is_success()) {
+        return Err(format!("operation {id}: {outcome:?}").into());
+    }
+    let expected = trees(&remote, "refs/heads/git/")?;
+    if trees(&remote, "refs/heads/ours/")? != expected || expected.len() != agents {
+        return Err("the remote has other trees for the batch than for the git program".into());
+    }
+    Ok((before + after).as_secs_f64() / took.as_secs_f64())
+}
+
+/// Returns how many times faster a batch makes [`TASKS`] commits on as many new branches, without any
+/// push, than one `git fast-import` that is given the same. The medians of [`ROUNDS`] turns.
+///
+/// # Errors
+/// A command or an operation failed, or the trees differ.
+pub fn commits_vs_fast_import() -> Fallible<f64> {
+    let root = tempfile::tempdir()?;
+    let (work, remote) = (root.path().join("work"), root.path().join("remote.git"));
+    prepare(root.path(), &work, &remote)?;
+    let batch = GitBatch::open(&work, Settings::default())?;
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for round in 0..ROUNDS {
+        let stream = stream(round);
+        let started = Instant::now();
+        fast_import(&work, &stream)?;
+        theirs.push(started.elapsed());
+        let commits: Vec<Operation> = operations(round, TASKS).into_iter().step_by(2).collect();
+        let started = Instant::now();
+        let report = batch.apply(commits)?;
+        ours.push(started.elapsed());
+        if let Some((id, outcome)) = report.outcomes.iter().find(|(_, end)| !end.is_success()) {
+            return Err(format!("operation {id}: {outcome:?}").into());
+        }
+        let made = trees(&work, &format!("refs/heads/batch-{round}/"))?;
+        if made != trees(&work, &format!("refs/heads/import-{round}/"))? || made.len() != TASKS {
+            return Err("the two made other trees".into());
+        }
+    }
+    ours.sort();
+    theirs.sort();
+    Ok(theirs[ROUNDS / 2].as_secs_f64() / ours[ROUNDS / 2].as_secs_f64())
+}
+
+/// What `git fast-import` reads to make the commits of one round.
+fn stream(round: usize) -> String {
+    let mut stream = String::new();
+    for task in 0..TASKS {
+        let (path, content) = file_of(task);
+        let message = format!("Do task {task}");
+        let _ = write!(
+            stream,
+            "commit refs/heads/import-{round}/task-{task}\ncommitter B <b@example.org> 1700000000 +0000\n\
+             data {}\n{message}\nfrom refs/heads/main^0\nM 100644 inline {path}\ndata {}\n{content}\n",
+            message.len(),
+            content.len()
+        );
+    }
+    stream
+}
+
+fn fast_import(work: &Path, stream: &str) -> Fallible<()> {
+    let mut child = Command::new("git")
+        .current_dir(work)
+        .args(["fast-import", "--quiet"])
+        .stdin(Stdio::piped())
+        .spawn()?;
+    child.stdin.take().ok_or("no stdin")?.write_all(stream.as_bytes())?;
+    if child.wait()?.success() { Ok(()) } else { Err("git fast-import failed".into()) }
 }
 
 /// Makes a repository with [`FILES`] files and its bare remote.
@@ -120,8 +247,8 @@ fn do_task(worktree: &Path, task: usize) -> Fallible<()> {
     git(worktree, &["push", "-q", "origin", "HEAD"])
 }
 
-fn operations(round: usize) -> Vec<Operation> {
-    (0..TASKS)
+fn operations(round: usize, tasks: usize) -> Vec<Operation> {
+    (0..tasks)
         .flat_map(|task| {
             let branch = format!("batch-{round}/task-{task}");
             let (path, content) = file_of(task);

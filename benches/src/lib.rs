@@ -6,6 +6,7 @@
 //!   `peers`).
 //! * `perf-lessons` does it for the index of lessons, against the seed's way and SQLite (feature
 //!   `lessons`).
+//! * `perf-prompts` does the same for prompts, against other template engines (feature `peers`).
 //! * `perf-allocs` runs fixed scenarios under a [counting allocator](alloc::Counting) and prints
 //!   how often each asked for memory. The same on every machine, whatever else runs there.
 //!
@@ -18,6 +19,8 @@ pub mod core_ratios;
 pub mod git;
 #[cfg(feature = "lessons")]
 pub mod lessons;
+#[cfg(feature = "domains")]
+pub mod prompts;
 #[cfg(feature = "peers")]
 mod seed_port;
 

@@ -7,6 +7,7 @@ use std::error::Error;
 
 use batch_core::{Batcher, batch_fn};
 use benches::alloc::{Counting, count};
+use benches::prompts;
 use lessons_index::{Lesson, LessonsIndex, Options};
 use prompt_templates::{Context, Prompts};
 
@@ -19,6 +20,7 @@ const ITEMS: u64 = 1_000;
 fn main() -> Result<(), Box<dyn Error>> {
     submit_to_resolve()?;
     render()?;
+    large_prompt()?;
     lessons()?;
     Ok(())
 }
@@ -71,6 +73,38 @@ fn render() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+/// A prompt of 4 KB: compiled anew, rendered into memory that is there, and what is never rendered.
+fn large_prompt() -> Result<(), Box<dyn Error>> {
+    let store = Prompts::builder().build()?;
+    let texts = [prompts::large(), format!("{}\n", prompts::large())];
+    for text in &texts {
+        store.compile("large", text)?;
+    }
+    let (allocations, prompt) = count(|| store.compile("large", &texts[0]));
+    assert_eq!(prompt?.version(), 3);
+    print("prompt_compile_4k", allocations);
+
+    let context = Context::from_serialize(&prompts::data())?;
+    let mut text = String::new();
+    store.render_into("large", &context, &mut text)?;
+    let (allocations, result) = count(|| store.render_into("large", &context, &mut text));
+    result?;
+    print("prompt_render_4k_into_kept_memory", allocations);
+
+    // A text without tags is copied: what is left is the look-up and the counts.
+    let fixed = store.compile("fixed", "[[system]]\nYou review changes.\n")?;
+    let (allocations, result) = count(|| store.render_into("fixed", &context, &mut text));
+    result?;
+    print("prompt_look_up_and_stats", allocations);
+
+    let mut messages = fixed.messages(&context)?;
+    let (allocations, result) = count(|| fixed.messages_into(&context, &mut messages));
+    result?;
+    assert_eq!(messages[0].content, "You review changes.");
+    print("prompt_message_without_tags", allocations);
+    Ok(())
+}
+
 fn lessons() -> Result<(), Box<dyn Error>> {
     let dir = tempfile::tempdir()?;
     let index = LessonsIndex::open(dir.path().join("lessons.jsonl"), Options::default())?;
@@ -84,6 +118,8 @@ fn lessons() -> Result<(), Box<dyn Error>> {
         })
         .collect::<Result<Vec<_>, _>>()?;
     index.add_all(lessons).into_iter().collect::<Result<Vec<_>, _>>()?;
+    // Whether what was added has been merged yet is left to a thread in the background.
+    index.reload()?;
     let snapshot = index.snapshot();
     let ids: Vec<String> = (0..ITEMS).map(|n| format!("lesson-{n}")).collect();
 

@@ -245,14 +245,11 @@ fn requests_are_checked_whole() {
 
 #[test]
 fn flags_of_later_versions_are_unknown() {
-    let yard = Yard::with_repository();
-    let base = ["git", "apply", "--repo", "repo", "-"];
-    yard.run_with(base.iter().chain(&["--batch-id=x"]), "").refused(&["unexpected argument"]);
+    let yard = Yard::new();
     let base = ["llm", "run", "--provider", "offline", "--answers", ".", "--out", "o", "-"];
     for flag in ["--deadline=1s", "--prices=p"] {
         yard.run_with(base.iter().chain([&flag]), "").refused(&["unexpected argument"]);
     }
-    yard.run(["lessons", "recall", "f"]).refused(&["recall"]);
     yard.run(["cache", "stats"]).refused(&["cache"]);
     let help = yard.run(["--help"]).code(0).stdout;
     for command in ["cache", "history", "lock"] {

@@ -387,7 +387,7 @@ fn the_same_input_again_does_nothing_twice() {
     let apply = |ops: &str, more: &[&str]| {
         let mut args = vec!["git", "apply", "--repo", "repo", "-", "--json"];
         args.extend_from_slice(more);
-        yard.run_with(args, ops.to_owned())
+        yard.run_with(args, ops)
     };
     let first = apply(&ops, &[]).code(1);
     assert_eq!(first.line("c")["replayed"], json!(null));

@@ -68,9 +68,9 @@
 //! * Needs the `git` program, 2.38 or newer, for the network and for the merges named above.
 //! * Content given as bytes is stored byte for byte: line ends are not converted, and a path whose
 //!   attributes name a filter (as Git LFS does) is refused. From a worktree it is stored as
-//!   `git add` does; a file that goes through a filter costs a process. Hooks for commits (`pre-commit`, `commit-msg`) do not
-//!   run, as with `git commit-tree`; `pre-push` and all hooks of the remote do. Commits are signed
-//!   if `commit.gpgSign` says so.
+//!   `git add` does; a file that goes through a filter costs a process.
+//! * Of the hooks for commits only `commit-msg` can run, where it is asked for ([`Hook`]); `pre-push`
+//!   and all hooks of the remote do run. Commits are signed if `commit.gpgSign` says so.
 //! * A merge depends on its commits alone: attributes count as they stand in the branch merged into
 //!   and in `info/attributes`, merge drivers and `merge.*` settings of the user do not.
 //! * Refused on opening: reftable, partial clones, unknown extensions, a reference-transaction
@@ -127,7 +127,7 @@ pub use outcome::{
     Class, LeftOut, Omission, OpError, OpErrorKind, Outcome, Place, Receipt, RefChange, Report,
 };
 pub use processor::GitProcessor;
-pub use settings::{Guard, OnMoved, Settings};
+pub use settings::{Guard, Hook, OnMoved, Settings};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

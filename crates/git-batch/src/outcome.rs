@@ -183,6 +183,10 @@ pub enum OpErrorKind {
     TooLarge,
     /// A new path equals another one but for upper and lower case.
     PathClash,
+    /// A commit of a submodule was not pushed from there.
+    Submodule,
+    /// A hook refused the commit.
+    Hook,
     /// The remote could not be asked.
     Remote,
     /// Reading or writing the repository failed.
@@ -241,6 +245,8 @@ names! {
     Secret => "secret",
     TooLarge => "too_large",
     PathClash => "path_clash",
+    Submodule => "submodule",
+    Hook => "hook",
     Remote => "remote",
     Repository => "repository",
 }

@@ -20,6 +20,20 @@ pub struct Settings {
     pub(crate) on_moved: OnMoved,
     pub(crate) time_limit: Option<Duration>,
     pub(crate) allowed: BTreeSet<Guard>,
+    pub(crate) hooks: BTreeSet<Hook>,
+}
+
+/// A hook of the repository that runs only where it is asked for.
+///
+/// What needs no asking: `pre-push` runs once for each push, with all its refs, as git does it, and
+/// hooks of the remote run there. What cannot be had: `pre-commit`, which looks at a work tree and an
+/// index, `prepare-commit-msg` and `post-commit`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Hook {
+    /// `commit-msg`, for each commit and for each merge that makes one: it can change the message, or
+    /// refuse it, which fails the operation. One process each.
+    CommitMsg,
 }
 
 /// A check that refuses what git would take and is most likely a mistake.
@@ -34,6 +48,9 @@ pub enum Guard {
     Secrets,
     /// A new path or branch that another one equals but for upper and lower case.
     CaseClashes,
+    /// A commit of a submodule, given with its id, that the submodule's own repository here has not
+    /// pushed: nobody else could check it out. Where the submodule is not cloned, nothing is known.
+    Submodules,
 }
 
 /// What a push does where the remote's branch has commits that the local one lacks.
@@ -63,6 +80,7 @@ impl Default for Settings {
             on_moved: OnMoved::default(),
             time_limit: Some(Duration::from_mins(30)),
             allowed: BTreeSet::new(),
+            hooks: BTreeSet::new(),
         }
     }
 }
@@ -136,6 +154,13 @@ impl Settings {
     #[must_use]
     pub fn allowing(mut self, guard: Guard) -> Settings {
         self.allowed.insert(guard);
+        self
+    }
+
+    /// Runs a hook of the repository, if there is one.
+    #[must_use]
+    pub fn with_hook(mut self, hook: Hook) -> Settings {
+        self.hooks.insert(hook);
         self
     }
 

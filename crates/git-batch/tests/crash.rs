@@ -106,7 +106,10 @@ impl Yard {
         let packs = fs::read_dir(git_dir.join("objects/pack")).unwrap().flatten();
         let left: Vec<PathBuf> = packs
             .map(|entry| entry.path())
-            .filter(|path| !path.extension().is_some_and(|end| end == "pack" || end == "idx"))
+            .filter(|path| {
+                let name = path.file_name().unwrap().as_encoded_bytes();
+                path.extension().is_some_and(|end| end == "keep") || name.starts_with(b"batchyard")
+            })
             .collect();
         assert_eq!(left, Vec::<PathBuf>::new(), "{what}");
         fixture.assert_sound();

@@ -3,9 +3,10 @@
 mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
 
 use git_batch::{Action, Change, Commit, Mode, Operation, Outcome};
-use support::{Fixture, try_run};
+use support::Fixture;
 
 /// Small random numbers from a seed, the same on every machine.
 struct Dice(u64);
@@ -97,48 +98,100 @@ fn compare(seed: u64, cases: usize, with_renames: bool) -> (usize, usize) {
         operations.push(Operation::merge(format!("merge/{n}"), format!("theirs/{n}"), result));
     }
     let report = fixture.open().apply(operations).expect("the batch runs");
-    let (mut clean, mut conflicts) = (0, 0);
+    let mut pairs = Vec::new();
+    let mut merged = Vec::new();
     for n in 0..cases {
-        let (result, theirs) = (format!("result/{n}"), format!("theirs/{n}"));
+        let theirs = format!("refs/heads/theirs/{n}");
         match report.get(&format!("merge/{n}")).expect("it has an outcome") {
             Outcome::Landed { commit, .. } => {
-                let ours = format!("{commit}^1");
-                let (code, tree) =
-                    try_run(&fixture.work(), ["merge-tree", "--write-tree", &ours, &theirs]);
-                assert_eq!(code, Some(0), "seed {seed}, case {n}: git sees a conflict: {tree}");
-                let merged = fixture.git(["rev-parse", &format!("{commit}^{{tree}}")]);
-                assert_eq!(merged, tree, "seed {seed}, case {n}");
-                clean += 1;
+                pairs.push(format!("{commit}^1 {theirs}"));
+                merged.push(format!("{commit}^{{tree}}"));
             }
-            Outcome::Conflict { paths, .. } => {
-                let sides = [&result, &theirs].map(|side| fixture.id(side).to_string());
-                let mut args = vec!["merge-tree", "--write-tree", "--name-only", "--no-messages"];
-                args.extend(sides.iter().map(String::as_str));
-                let (code, text) = try_run(&fixture.work(), args);
-                assert_eq!(code, Some(1), "seed {seed}, case {n}: git sees no conflict: {text}");
-                let names: BTreeSet<String> = paths.iter().map(ToString::to_string).collect();
-                // Git names what it moves aside after the commit.
-                let path = |line: &str| line.split('~').next().unwrap_or_default().to_owned();
-                let gits: BTreeSet<String> =
-                    text.lines().skip(1).take_while(|l| !l.contains(": ")).map(path).collect();
-                assert_eq!(names, gits, "seed {seed}, case {n}");
-                conflicts += 1;
-            }
+            Outcome::Conflict { .. } => pairs.push(format!("refs/heads/result/{n} {theirs}")),
             other => panic!("seed {seed}, case {n}: {other:?}"),
+        }
+    }
+    let mut trees = Vec::new();
+    for part in merged.chunks(1000) {
+        let mut args = vec!["rev-parse"];
+        args.extend(part.iter().map(String::as_str));
+        trees.extend(fixture.git(args).lines().map(str::to_owned));
+    }
+    let mut trees = trees.into_iter();
+    let (mut clean, mut conflicts) = (0, 0);
+    for (n, git) in gits_merges(&fixture, &pairs).into_iter().enumerate() {
+        if let Some(Outcome::Conflict { paths, .. }) = report.get(&format!("merge/{n}")) {
+            assert!(!git.is_clean, "seed {seed}, case {n}: git sees no conflict");
+            let names: BTreeSet<String> = paths.iter().map(ToString::to_string).collect();
+            assert_eq!(names, git.paths, "seed {seed}, case {n}");
+            conflicts += 1;
+        } else {
+            assert!(git.is_clean, "seed {seed}, case {n}: git sees a conflict: {git:?}");
+            assert_eq!(trees.next(), Some(git.tree), "seed {seed}, case {n}");
+            clean += 1;
         }
     }
     fixture.assert_sound();
     (clean, conflicts)
 }
 
+/// What git makes of one merge.
+#[derive(Debug)]
+struct Merged {
+    is_clean: bool,
+    tree: String,
+    paths: BTreeSet<String>,
+}
+
+/// What git makes of all merges, in one process.
+fn gits_merges(fixture: &Fixture, pairs: &[String]) -> Vec<Merged> {
+    let input = pairs.join("\n") + "\n";
+    let path = fixture.beside("pairs");
+    std::fs::write(&path, input).expect("it can be written");
+    let output = Command::new("git")
+        .args(["merge-tree", "--stdin", "--name-only", "--no-messages"])
+        .current_dir(fixture.work())
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .stdin(std::fs::File::open(&path).expect("it is there"))
+        .output()
+        .expect("git runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).expect("plain names");
+    let mut fields = text.split('\0');
+    let mut next = || fields.next().expect("another field");
+    let mut merges = Vec::new();
+    for _ in pairs {
+        let (is_clean, tree) = (next() == "1", next().to_owned());
+        let mut paths = BTreeSet::new();
+        loop {
+            let path = next();
+            if path.is_empty() {
+                break;
+            }
+            // Git names what it moves aside after the commit.
+            paths.insert(path.split('~').next().unwrap_or_default().to_owned());
+        }
+        merges.push(Merged { is_clean, tree, paths });
+    }
+    merges
+}
+
+/// How many cases each test has: what `MERGE_CASES` says, or 1,000 where a CI runs it.
+fn cases() -> usize {
+    let asked = std::env::var("MERGE_CASES").ok().and_then(|cases| cases.parse().ok());
+    asked.unwrap_or(if std::env::var_os("CI").is_some() { 1000 } else { 100 })
+}
+
 #[test]
 fn merges_without_renames_equal_those_of_git() {
-    let (clean, conflicts) = compare(1, 40, false);
-    assert!(clean > 20 && conflicts > 5, "too few cases: {clean} clean, {conflicts} conflicts");
+    let (clean, conflicts) = compare(1, cases(), false);
+    let least = cases() / 8;
+    assert!(clean > least && conflicts > least, "{clean} clean, {conflicts} conflicts");
 }
 
 #[test]
 fn merges_with_renames_equal_those_of_git() {
-    let (clean, conflicts) = compare(2, 40, true);
-    assert!(clean > 20 && conflicts > 5, "too few cases: {clean} clean, {conflicts} conflicts");
+    let (clean, conflicts) = compare(2, cases(), true);
+    let least = cases() / 8;
+    assert!(clean > least && conflicts > least, "{clean} clean, {conflicts} conflicts");
 }

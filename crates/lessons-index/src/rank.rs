@@ -368,7 +368,7 @@ fn visible(segment: &Segment, seq: u64) -> Vec<u64> {
 
 fn selected<'s>(segment: &'s Segment, selection: &Selection<'s>) -> Vec<u64> {
     let range = selection.time_range(segment);
-    bitmap(segment, selection.clone().docs(segment, range))
+    bitmap(segment, selection.docs(segment, range))
 }
 
 fn bitmap(segment: &Segment, docs: impl Iterator<Item = u32>) -> Vec<u64> {

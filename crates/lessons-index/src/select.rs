@@ -75,7 +75,7 @@ impl<'s> Selection<'s> {
     pub(crate) fn ordered(&self, limit: usize) -> Selected<'s> {
         match self.sort {
             Sort::Recent => {
-                self.merged(|segment| Box::new(self.clone().docs(segment, self.range(segment))))
+                self.merged(|segment| Box::new(self.docs(segment, self.range(segment))))
             }
             Sort::Frequent if self.is_unconditional() => {
                 let state = self.state;
@@ -94,7 +94,7 @@ impl<'s> Selection<'s> {
         }
         let in_segments = self.state.segments.iter().map(|segment| {
             let range = self.time_range(segment);
-            self.clone().docs(segment, range).count()
+            self.docs(segment, range).count()
         });
         in_segments.sum::<usize>() + self.slots().count()
     }
@@ -137,7 +137,7 @@ impl<'s> Selection<'s> {
         let compare = |a: &LessonRef<'_>, b: &LessonRef<'_>| self.sort.compare(a, b);
         let mut found: Vec<LessonRef<'s>> = self.slots().collect();
         for segment in &self.state.segments {
-            let docs = self.clone().docs(segment, self.time_range(segment));
+            let docs = self.docs(segment, self.time_range(segment));
             found.extend(docs.map(|doc| LessonRef::doc(segment, doc)));
         }
         found.retain(|lesson| self.is_behind(lesson));
@@ -174,13 +174,14 @@ impl<'s> Selection<'s> {
 
     /// Returns the selected lessons of a segment among those of a range, newest first.
     pub(crate) fn docs(
-        self,
+        &self,
         segment: &'s Segment,
         range: Range<u32>,
     ) -> Box<dyn Iterator<Item = u32> + 's> {
-        let Self { state, exact, needle, metadata, min_times, .. } = self;
+        let (needle, metadata) = (self.needle.clone(), self.metadata.clone());
+        let (seq, min_times) = (self.state.seq, self.min_times);
         let mut lists = Vec::new();
-        for (field, values) in Field::ALL.into_iter().zip(exact) {
+        for (field, values) in Field::ALL.into_iter().zip(&self.exact) {
             let Some(values) = values else { continue };
             let column = segment.column(field);
             let mut symbols: Vec<u32> = values.iter().filter_map(|v| column.symbol(v)).collect();
@@ -192,7 +193,7 @@ impl<'s> Selection<'s> {
         lists.sort_by_key(|(len, ..)| *len);
         let mut rest = lists.into_iter();
         let Some((len, column, symbols)) = rest.next() else {
-            let keeps = keeps(segment, state.seq, min_times, metadata);
+            let keeps = keeps(segment, seq, min_times, metadata);
             return match needle {
                 Some(needle) => Box::new(segment.messages().search(range, needle).filter(keeps)),
                 None => Box::new(range.filter(keeps)),
@@ -200,7 +201,7 @@ impl<'s> Selection<'s> {
         };
         let others: Vec<_> = rest.map(|(_, column, symbols)| (column, symbols)).collect();
         let is_short = len <= segment.len() as usize / SHORT;
-        let keeps = keeps(segment, state.seq, min_times, metadata);
+        let keeps = keeps(segment, seq, min_times, metadata);
         let is_selected = move |doc: &u32| {
             others.iter().all(|(column, symbols)| match symbols[..] {
                 [symbol] => column.symbol_of(*doc) == symbol,

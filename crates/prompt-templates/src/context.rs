@@ -126,7 +126,7 @@ impl Context {
 }
 
 fn to_value(data: &(impl Serialize + ?Sized)) -> Result<Value, Error> {
-    crate::value::to_value(data).map_err(|reason| {
+    crate::to_value::to_value(data).map_err(|reason| {
         let message = format!("a template cannot hold the data: {reason}");
         Error::new(ErrorKind::Data, message)
             .help("give it as text, a number, a list or a map with names")

@@ -7,7 +7,8 @@ use std::sync::{Arc, LazyLock};
 use upon::{Engine, Value};
 
 use crate::functions::{self, SIGNATURES};
-use crate::value::{from_json, to_json_value};
+use crate::to_value::to_value;
+use crate::value::to_json_value;
 use crate::{Error, ErrorKind};
 
 /// Arguments that a function of a user can have: `upon` takes no more.
@@ -131,7 +132,7 @@ fn add(engine: &mut Engine<'static>, function: &Custom) {
     let call = Arc::clone(&function.call);
     let call = move |arguments: &[&Value]| -> Result<Value, String> {
         let arguments: Vec<_> = arguments.iter().map(|value| to_json_value(value)).collect();
-        Ok(from_json(call(&arguments)?))
+        to_value(&call(&arguments)?).map_err(|error| error.to_string())
     };
     let name = function.name.clone();
     // Names that are there already have been refused, so none is replaced.

@@ -100,7 +100,10 @@ pub(crate) struct Lexed {
 
 /// Splits `text` from the offset `start` on. Spans are offsets into the whole text.
 pub(crate) fn lex(text: &str, start: usize, delimiters: &Delimiters) -> Result<Lexed> {
-    let mut lexer = Lexer { text, delimiters, at: start, chunks: Vec::new(), tokens: Vec::new() };
+    // About what a prompt of a pipeline has, so that neither grows step by step.
+    let (chunks, tokens) =
+        (Vec::with_capacity(text.len() / 128), Vec::with_capacity(text.len() / 64));
+    let mut lexer = Lexer { text, delimiters, at: start, chunks, tokens };
     while let Some((open, delimiter)) = delimiters.opener(text, lexer.at) {
         lexer.push_text(lexer.at..open);
         match delimiter {
@@ -200,9 +203,15 @@ impl Lexer<'_> {
         let first_token = self.tokens.len();
         loop {
             let rest = &self.text[at..];
-            let trimmed = rest.strip_prefix('-').unwrap_or(rest);
-            if trimmed.starts_with(close) {
-                let trim_after = trimmed.len() < rest.len();
+            let Some(first) = rest.chars().next() else {
+                return Err(self.not_closed(open, delimiter));
+            };
+            if matches!(first, ' ' | '\t' | '\r' | '\n') {
+                at += 1;
+                continue;
+            }
+            let trim_after = first == '-' && rest[1..].starts_with(close);
+            if trim_after || rest.starts_with(close) {
                 let end = at + usize::from(trim_after) + close.len();
                 self.at = end;
                 return Ok(Tag {
@@ -214,15 +223,8 @@ impl Lexer<'_> {
                     trim_after,
                 });
             }
-            let Some(first) = rest.chars().next() else {
-                return Err(self.not_closed(open, delimiter));
-            };
             if self.delimiters.begins(rest) {
                 return Err(self.not_closed(open, delimiter));
-            }
-            if matches!(first, ' ' | '\t' | '\r' | '\n') {
-                at += 1;
-                continue;
             }
             let (kind, length) = token(rest, first, after_dot(&self.tokens[first_token..]))
                 .map_err(|message| Fault::syntax(at, message).help(self.keep_as_text(delimiter)))?;
@@ -258,7 +260,6 @@ fn token(
     first: char,
     in_path: bool,
 ) -> std::result::Result<(TokenKind, usize), String> {
-    let run = |belongs: fn(char) -> bool| rest.find(|c| !belongs(c)).unwrap_or(rest.len());
     match first {
         '.' | '|' | ',' | ':' | '+' | '-' | '[' | ']' | '{' | '}' | '(' | ')' => {
             Ok((TokenKind::Sign(first), 1))
@@ -266,17 +267,22 @@ fn token(
         '?' if rest.starts_with("?.") => Ok((TokenKind::QuestionDot, 2)),
         '"' => string_length(rest).map(|length| (TokenKind::String, length)),
         _ if first.is_ascii_digit() && in_path => {
-            Ok((TokenKind::Number, run(|c| c.is_ascii_digit())))
+            Ok((TokenKind::Number, run(rest, |c| c.is_ascii_digit())))
         }
         _ if first.is_ascii_digit() => {
             let belongs = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '+' | '.');
-            Ok((TokenKind::Number, run(belongs)))
+            Ok((TokenKind::Number, run(rest, belongs)))
         }
         _ if first == '_' || first.is_alphabetic() => {
-            Ok((TokenKind::Word, run(|c| c == '_' || c.is_alphanumeric())))
+            Ok((TokenKind::Word, run(rest, |c| c == '_' || c.is_alphanumeric())))
         }
         _ => Err(format!("unexpected character '{first}' in a tag")),
     }
+}
+
+/// Returns how far `rest` goes on with characters that belong to a token.
+fn run(rest: &str, belongs: impl Fn(char) -> bool) -> usize {
+    rest.find(|c| !belongs(c)).unwrap_or(rest.len())
 }
 
 fn string_length(rest: &str) -> std::result::Result<usize, String> {

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use crate::compiled::{Compiled, undeclared};
 use crate::digest::Hasher;
 use crate::stats::Counters;
-use crate::{Digest, Error, ErrorKind};
+use crate::{Digest, Error, ErrorKind, TemplateStats};
 
 /// Includes inside includes.
 const MAX_DEPTH: usize = 60;
@@ -79,6 +79,22 @@ impl Linked {
             }
             hasher.end()
         })
+    }
+
+    /// Returns the figures of the template.
+    pub(crate) fn stats(&self) -> TemplateStats {
+        let Self { root, version, counters, .. } = self;
+        TemplateStats {
+            name: root.name.to_string(),
+            version: *version,
+            compile_time: root.compile_time,
+            compiled_at: root.made_at,
+            renders: counters.renders(),
+            render_failures: counters.failures(),
+            hits: counters.hits(),
+            avg_render: counters.avg_render(),
+            render_times: counters.histogram(),
+        }
     }
 
     /// Returns whether an include anywhere hides the data from the template it includes.
@@ -169,16 +185,15 @@ impl<'l> Linker<'l> {
                 ));
             }
             let known = self.counts.get(&*partial.name).copied();
-            let inner = match known {
-                Some(inner) => inner,
-                None => {
-                    self.path.push(&partial.name);
-                    let inner = self.visit(partial)?;
-                    self.path.pop();
-                    self.counts.insert(&partial.name, inner);
-                    self.partials.insert(Arc::clone(&partial.name), Arc::clone(partial));
-                    inner
-                }
+            let inner = if let Some(inner) = known {
+                inner
+            } else {
+                self.path.push(&partial.name);
+                let inner = self.visit(partial)?;
+                self.path.pop();
+                self.counts.insert(&partial.name, inner);
+                self.partials.insert(Arc::clone(&partial.name), Arc::clone(partial));
+                inner
             };
             count += 1 + inner;
             if count > MAX_INCLUDES {

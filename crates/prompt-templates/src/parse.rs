@@ -105,7 +105,8 @@ struct OpenBlock {
 pub(crate) fn parse(text: &str, lexed: Lexed, dialect: &Dialect) -> Result<Parsed> {
     let Lexed { chunks, tokens } = lexed;
     let (blocks, facts) = (Vec::new(), Facts::default());
-    let mut parser = Parser { text, tokens: &tokens, dialect, blocks, facts };
+    let has_marks = memchr::memmem::find(text.as_bytes(), b"[[").is_some();
+    let mut parser = Parser { text, tokens: &tokens, has_marks, dialect, blocks, facts };
     let first = Vec::with_capacity(chunks.len());
     let mut segments = vec![Segment { section: None, offset: 0, chunks: first }];
     for chunk in chunks {
@@ -139,6 +140,8 @@ struct Parser<'t> {
     text: &'t str,
     /// Of all tags.
     tokens: &'t [Token],
+    /// There may be role lines.
+    has_marks: bool,
     dialect: &'t Dialect,
     blocks: Vec<OpenBlock>,
     facts: Facts,
@@ -148,7 +151,8 @@ impl Parser<'_> {
     /// Adds text to the last segment, and a segment for each role line in it.
     fn text(&self, span: &Span, segments: &mut Vec<Segment>) -> Result<()> {
         let mut rest = span.start;
-        for mark in roles::marks(self.text, span)? {
+        let marks = if self.has_marks { roles::marks(self.text, span)? } else { Vec::new() };
+        for mark in marks {
             if let Some(block) = self.blocks.last() {
                 let line = Position::of(self.text, block.offset).line;
                 let (role, name) = (mark.section.name(), block.kind.name());

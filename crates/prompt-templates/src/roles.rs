@@ -92,9 +92,6 @@ pub(crate) struct Mark {
 /// Finds the role lines in a piece of text.
 pub(crate) fn marks(text: &str, span: &Span) -> Result<Vec<Mark>> {
     let mut marks = Vec::new();
-    if memchr::memmem::find(&text.as_bytes()[span.clone()], b"[[").is_none() {
-        return Ok(marks);
-    }
     let mut start = span.start;
     for line in text[span.clone()].split_inclusive('\n') {
         let at = start;

@@ -333,12 +333,12 @@ impl Prompts {
 
     /// Returns the figures of one template.
     pub fn template_stats(&self, name: &str) -> Option<TemplateStats> {
-        self.shared.set.load().peek(name).map(|linked| figures(linked))
+        self.shared.set.load().peek(name).map(|linked| linked.stats())
     }
 
     /// Returns the figures of all templates, partials included, ordered by name.
     pub fn all_template_stats(&self) -> Vec<TemplateStats> {
-        self.shared.set.load().iter().map(|linked| figures(linked)).collect()
+        self.shared.set.load().iter().map(|linked| linked.stats()).collect()
     }
 
     /// Sets all counts to zero: of the store and of each template. Templates, versions and prompts that
@@ -389,19 +389,4 @@ pub(crate) fn is_partial(name: &str) -> bool {
 fn first(errors: LoadError) -> Error {
     let first = errors.into_errors().into_iter().next();
     first.unwrap_or_else(|| Error::new(ErrorKind::Store, "nothing was published"))
-}
-
-fn figures(linked: &Linked) -> TemplateStats {
-    let Linked { root, version, counters, .. } = linked;
-    TemplateStats {
-        name: root.name.to_string(),
-        version: *version,
-        compile_time: root.compile_time,
-        compiled_at: root.made_at,
-        renders: counters.renders(),
-        render_failures: counters.failures(),
-        hits: counters.hits(),
-        avg_render: counters.avg_render(),
-        render_times: counters.histogram(),
-    }
 }

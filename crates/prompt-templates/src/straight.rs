@@ -18,7 +18,10 @@ pub(crate) enum Part {
 
 /// Returns the parts of a segment, if it has nothing but text and paths.
 pub(crate) fn parts(text: &str, chunks: &[Chunk], tokens: &[Token]) -> Option<Vec<Part>> {
-    let mut parts = Vec::new();
+    if chunks.iter().any(|chunk| matches!(chunk, Chunk::Block(_))) {
+        return None;
+    }
+    let mut parts = Vec::with_capacity(chunks.len());
     for chunk in chunks {
         match chunk {
             Chunk::Text(span) | Chunk::Raw(span) => parts.push(Part::Text(span.clone())),

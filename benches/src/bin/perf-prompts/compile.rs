@@ -2,19 +2,20 @@
 
 use std::hint::black_box;
 
+use benches::prompts;
 use prompt_templates::Prompts;
 
 use crate::rounds::interleaved;
-use crate::{Fallible, Figure, peers};
+use crate::{Fallible, Figure};
 
-pub fn measure() -> Fallible<Vec<Figure>> {
-    let texts = [peers::large(), format!("{}\n", peers::large())];
-    let prompts = Prompts::builder().build()?;
+pub(crate) fn measure() -> Fallible<Vec<Figure>> {
+    let texts = [prompts::large(), format!("{}\n", prompts::large())];
+    let store = Prompts::builder().build()?;
     let engine = upon::Engine::new();
     let (mut turn, mut version) = (0, 0);
     let mut ours = || {
         turn += 1;
-        let prompt = prompts.compile("large", &texts[turn % 2]).expect("both compile");
+        let prompt = store.compile("large", &texts[turn % 2]).expect("both compile");
         assert!(prompt.version() > version, "each is a new version");
         version = prompt.version();
         black_box(prompt.digest());

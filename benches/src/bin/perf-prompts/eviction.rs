@@ -10,7 +10,7 @@ const CAPACITY: usize = 100;
 
 const ACCESSES: usize = 60_000;
 
-pub fn measure() -> Fallible<Vec<Figure>> {
+pub(crate) fn measure() -> Fallible<Vec<Figure>> {
     let figure = |name, ratio| Figure { name, ratio };
     Ok(vec![
         figure("prompts_misses_zipf_vs_fifo", misses(300, 0.0)?),

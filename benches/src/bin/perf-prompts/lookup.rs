@@ -15,7 +15,7 @@ const LOOKUPS: usize = 20_000;
 
 const ROUNDS: usize = 41;
 
-pub fn measure() -> Fallible<Vec<Figure>> {
+pub(crate) fn measure() -> Fallible<Vec<Figure>> {
     let prompts = Prompts::builder().capacity(TEMPLATES).build()?;
     let names: Vec<String> = (0..TEMPLATES).map(|n| format!("template-{n}")).collect();
     for name in &names {

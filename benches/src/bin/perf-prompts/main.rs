@@ -6,25 +6,18 @@
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "the numbers are what it is for")]
 
-mod allocations;
 mod compile;
 mod eviction;
 mod lookup;
-mod peers;
 mod reload;
 mod render;
 mod rounds;
 
 use std::error::Error;
 
-use benches::alloc::Counting;
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
 type Fallible<T = ()> = Result<T, Box<dyn Error>>;
 
-/// A cost of ours as a share of another's, or a count.
+/// A cost of ours as a share of another's.
 struct Figure {
     name: &'static str,
     /// Ours divided by the other's; less is better.
@@ -33,14 +26,8 @@ struct Figure {
 
 fn main() -> Fallible {
     let wants_detail = std::env::args().any(|argument| argument == "--detail");
-    let parts = [
-        allocations::measure,
-        render::measure,
-        compile::measure,
-        lookup::measure,
-        eviction::measure,
-        reload::measure,
-    ];
+    let parts =
+        [render::measure, compile::measure, lookup::measure, eviction::measure, reload::measure];
     for part in parts {
         for Figure { name, ratio } in part()? {
             if wants_detail {

@@ -3,28 +3,29 @@
 use std::fs;
 use std::hint::black_box;
 
+use benches::prompts;
 use prompt_templates::Prompts;
 
 use crate::rounds::thread_nanos;
-use crate::{Fallible, Figure, peers};
+use crate::{Fallible, Figure};
 
 const FILES: usize = 100;
 
 const ROUNDS: usize = 15;
 
-pub fn measure() -> Fallible<Vec<Figure>> {
+pub(crate) fn measure() -> Fallible<Vec<Figure>> {
     let dir = tempfile::tempdir()?;
     let file = |n: usize| dir.path().join(format!("template-{n}.prompt.md"));
-    let text = peers::large();
+    let text = prompts::large();
     for n in 0..FILES {
         fs::write(file(n), format!("{text}{n}"))?;
     }
-    let prompts = Prompts::load_dir(dir.path())?;
+    let store = Prompts::load_dir(dir.path())?;
     let (mut reloads, mut loads) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
         fs::write(file(round), format!("{text}changed in round {round}"))?;
         let start = thread_nanos();
-        let reload = prompts.reload_if_changed()?;
+        let reload = store.reload_if_changed()?;
         reloads.push(thread_nanos() - start);
         assert_eq!(reload.map(|reload| reload.changed), Some(1));
 

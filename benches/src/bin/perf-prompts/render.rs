@@ -2,26 +2,27 @@
 
 use std::hint::black_box;
 
+use benches::prompts;
 use prompt_templates::{Context, Prompts};
 
 use crate::rounds::interleaved;
-use crate::{Fallible, Figure, peers};
+use crate::{Fallible, Figure};
 
 /// Three variables, as most prompts of a pipeline have.
 const SMALL: &str = "Review {{ file }} for {{ name }}, attempt {{ attempt }}.\n";
 
-pub fn measure() -> Fallible<Vec<Figure>> {
+pub(crate) fn measure() -> Fallible<Vec<Figure>> {
     let mut figures = large()?;
     figures.extend(small()?);
     Ok(figures)
 }
 
 fn large() -> Fallible<Vec<Figure>> {
-    let (text, data) = (peers::large(), peers::data());
-    let prompts = Prompts::builder().build()?;
-    prompts.compile("large", &text)?;
+    let (text, data) = (prompts::large(), prompts::data());
+    let store = Prompts::builder().build()?;
+    store.compile("large", &text)?;
     let context = Context::from_serialize(&data)?;
-    let expected = prompts.render("large", &context)?;
+    let expected = store.render("large", &context)?;
 
     let engine = upon::Engine::new();
     let template = engine.compile(text.as_str())?;
@@ -40,7 +41,7 @@ fn large() -> Fallible<Vec<Figure>> {
     let mut bars = handlebars::Handlebars::new();
     bars.register_escape_fn(handlebars::no_escape);
     bars.set_strict_mode(true);
-    bars.register_template_string("large", peers::large_handlebars())?;
+    bars.register_template_string("large", prompts::large_handlebars())?;
     let bars_context = handlebars::Context::wraps(&data)?;
     assert_eq!(bars.render_with_context("large", &bars_context)?, expected);
 
@@ -48,12 +49,12 @@ fn large() -> Fallible<Vec<Figure>> {
     let [ours, reused, raw, minijinja, handlebars, unchanged] = interleaved(
         40,
         [
-            &mut || drop(black_box(prompts.render("large", &context))),
-            &mut || drop(black_box(prompts.render_into("large", &context, &mut buffer))),
+            &mut || drop(black_box(store.render("large", &context))),
+            &mut || drop(black_box(store.render_into("large", &context, &mut buffer))),
             &mut || drop(black_box(template.render_from(&engine, &value).to_string())),
             &mut || drop(black_box(jinja_template.render(&jinja_value))),
             &mut || drop(black_box(bars.render_with_context("large", &bars_context))),
-            &mut || drop(black_box(prompts.compile_and_render("large", &text, &context))),
+            &mut || drop(black_box(store.compile_and_render("large", &text, &context))),
         ],
     );
     let figure = |name, ratio| Figure { name, ratio };
@@ -68,19 +69,19 @@ fn large() -> Fallible<Vec<Figure>> {
 
 fn small() -> Fallible<Vec<Figure>> {
     let data = serde_json::json!({"file": "src/lib.rs", "name": "the team", "attempt": 2});
-    let prompts = Prompts::builder().build()?;
-    prompts.compile("small", SMALL)?;
+    let store = Prompts::builder().build()?;
+    store.compile("small", SMALL)?;
     let context = Context::from_serialize(&data)?;
     let engine = upon::Engine::new();
     let template = engine.compile(SMALL)?;
     let value = upon::to_value(&data)?;
     let expected = template.render_from(&engine, &value).to_string()?;
-    assert_eq!(prompts.render("small", &context)?, expected);
+    assert_eq!(store.render("small", &context)?, expected);
 
     let [ours, raw] = interleaved(
         2_000,
-        [&mut || drop(black_box(prompts.render("small", &context))), &mut || {
-            drop(black_box(template.render_from(&engine, &value).to_string()))
+        [&mut || drop(black_box(store.render("small", &context))), &mut || {
+            drop(black_box(template.render_from(&engine, &value).to_string()));
         }],
     );
     Ok(vec![Figure { name: "prompts_render_small_with_stats_vs_upon", ratio: ours / raw }])

@@ -120,7 +120,9 @@ fn check(session: &Session, folder: &Path) -> Result<Exit, Stop> {
             output.line(format!("{severity}: {fault:#}"));
         }
     };
-    faults.iter().for_each(|fault| put("error", fault));
+    for fault in &faults {
+        put("error", fault);
+    }
     // What is not wrong but worth a look is known only of templates that go together.
     let mut warnings = Vec::new();
     if faults.is_empty() {
@@ -128,7 +130,9 @@ fn check(session: &Session, folder: &Path) -> Result<Exit, Stop> {
         let all = prompts.names().into_iter().filter_map(|name| prompts.get(&name));
         warnings.extend(all.flat_map(|prompt| prompt.warnings()));
     }
-    warnings.iter().for_each(|warning| put("warning", warning));
+    for warning in &warnings {
+        put("warning", warning);
+    }
     let (faults, warnings) = (faults.len(), warnings.len());
     if output.json {
         output.object(&json!({ "summary": { "faults": faults, "warnings": warnings } }));

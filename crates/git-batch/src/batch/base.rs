@@ -4,21 +4,45 @@ use bstr::ByteSlice;
 use gix::ObjectId;
 use gix::refs::FullName;
 
+use super::deliver::pause;
 use super::{Batch, Branch};
 use crate::outcome::causes;
-use crate::publish::{self, RemoteState};
-use crate::{OpError, OpErrorKind, guard};
+use crate::program::Git;
+use crate::publish::{self, PublishError, RemoteState};
+use crate::{Class, OpError, OpErrorKind, guard};
+
+/// How often a remote is asked again that could not be reached.
+const MAX_ASKS: u32 = 5;
 
 impl Batch<'_, '_> {
     /// What the remote has, asked once per batch.
     pub(super) fn remote(&mut self) -> Result<&RemoteState, OpError> {
         if self.remote.is_none() {
-            self.receipt.processes += 1;
-            let state = publish::remote_refs(&self.session.git, &self.session.settings.remote)
-                .map_err(|error| OpError::new(OpErrorKind::Remote, causes(&error)))?;
+            let state = self.ask(publish::remote_refs)?;
             self.remote = Some(state);
         }
         Ok(self.remote.as_ref().expect("it was set above"))
+    }
+
+    /// Asks the remote, once more where a network or a server may just have been busy.
+    fn ask<T>(
+        &mut self,
+        question: impl Fn(&Git, &str) -> Result<T, PublishError>,
+    ) -> Result<T, OpError> {
+        let mut retry = 0;
+        loop {
+            self.receipt.processes += 1;
+            match question(&self.session.git, &self.session.settings.remote) {
+                Err(PublishError::Failed { class: Class::Transient, .. }) if retry < MAX_ASKS => {
+                    std::thread::park_timeout(pause(retry));
+                    retry += 1;
+                }
+                answer => {
+                    return answer
+                        .map_err(|error| OpError::new(OpErrorKind::Remote, causes(&error)));
+                }
+            }
+        }
     }
 
     /// The commit that a base names: a branch of this batch or repository, any other revision, or
@@ -70,9 +94,8 @@ impl Batch<'_, '_> {
             return Ok(Some(id));
         }
         let wanted = name.as_bstr().to_owned();
-        self.receipt.processes += 1;
-        let fetched = publish::fetch(&self.session.git, &self.session.settings.remote, &[wanted])
-            .map_err(|error| OpError::new(OpErrorKind::Remote, causes(&error)))?;
+        let wanted = [wanted];
+        let fetched = self.ask(|git, remote| publish::fetch(git, remote, &wanted))?;
         // It may have moved once more since it was listed; the lease of the push notices.
         Ok(fetched.into_iter().next().map(|(_, id)| id))
     }

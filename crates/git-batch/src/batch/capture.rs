@@ -79,6 +79,7 @@ impl Batch<'_, '_> {
             self.check_case(old_tree, new_tree, path.as_bstr())?;
         }
 
+        let message = self.hooked(message, Some(&checkout.git_dir))?;
         let subject = message.lines().next().unwrap_or_default().as_bstr().to_owned();
         let id = self.session.store.write_commit(NewCommit {
             tree: new_tree,

@@ -55,6 +55,7 @@ impl Batch<'_, '_> {
         let new_tree = self.edit(old_tree, &commit.changes)?;
         self.check_filters(new_tree, &commit.changes)?;
         self.check_guards(old_tree, new_tree, &commit.changes)?;
+        self.check_submodules(new_tree, &commit.changes)?;
         if new_tree == old_tree {
             return Err(match parent {
                 Some(commit) => Outcome::no_change(commit),
@@ -65,6 +66,7 @@ impl Batch<'_, '_> {
                 .into(),
             });
         }
+        let message = self.hooked(message, None)?;
         let subject = message.lines().next().unwrap_or_default().as_bstr().to_owned();
         let id = self.session.store.write_commit(NewCommit {
             tree: new_tree,

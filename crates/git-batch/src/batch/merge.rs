@@ -76,6 +76,7 @@ impl Batch<'_, '_> {
             Strategy::Squash => vec![ours],
             _ => vec![ours, theirs],
         };
+        let message = self.hooked(message, None)?;
         let id = self.session.store.write_commit(NewCommit {
             tree: new_tree,
             parents,

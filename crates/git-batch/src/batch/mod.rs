@@ -8,10 +8,12 @@ mod deliver;
 mod finish;
 mod group;
 mod guards;
+mod hooks;
 mod merge;
 mod push;
 mod recovery;
 mod session;
+mod submodules;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;

@@ -241,7 +241,9 @@ mod tests {
     fn text(built: &Built, events: &[Event]) -> Vec<u8> {
         let mut text = HEADER.to_vec();
         put_frame(built, &mut text);
-        events.iter().for_each(|event| put_frame(event, &mut text));
+        for event in events {
+            put_frame(event, &mut text);
+        }
         text
     }
 

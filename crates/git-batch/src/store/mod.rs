@@ -14,6 +14,7 @@ mod packed_refs;
 mod ref_locks;
 mod reflog;
 mod refs;
+mod submodule;
 mod tree;
 mod worktrees;
 

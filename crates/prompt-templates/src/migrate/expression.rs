@@ -37,6 +37,40 @@ pub(super) fn pipeline(
     }
 }
 
+/// Writes the condition of an `if`.
+pub(super) fn condition(tokens: &[Token], scope: &Scope) -> Result<String, String> {
+    match tokens {
+        [Token::Word(word), rest @ ..] if word == "not" && !rest.contains(&Token::Sign("|")) => {
+            pipeline(rest, scope, true).map(|value| format!("not {value}"))
+        }
+        tokens => pipeline(tokens, scope, true),
+    }
+}
+
+/// Cuts a format into strings and values, if it has nothing but `%s`, `%v`, `%d` and `%%`.
+pub(super) fn printf(format: &str, values: &[Token], scope: &Scope) -> Option<Vec<String>> {
+    let (mut parts, mut text) = (Vec::new(), String::new());
+    let mut values = values.iter();
+    let mut chars = format.chars();
+    while let Some(c) = chars.next() {
+        match (c, if c == '%' { chars.next() } else { None }) {
+            ('%', Some('%')) => text.push('%'),
+            ('%', Some('s' | 'v' | 'd')) => {
+                if !text.is_empty() {
+                    parts.push(literal(&std::mem::take(&mut text)).ok()?);
+                }
+                parts.push(pipeline(std::slice::from_ref(values.next()?), scope, false).ok()?);
+            }
+            ('%', _) => return None,
+            _ => text.push(c),
+        }
+    }
+    if !text.is_empty() {
+        parts.push(literal(&text).ok()?);
+    }
+    values.next().is_none().then_some(parts)
+}
+
 struct Reader<'r> {
     tokens: &'r [Token],
     at: usize,
@@ -156,7 +190,7 @@ impl Reader<'_> {
 }
 
 /// Writes a string.
-pub(super) fn literal(text: &str) -> Result<String, Manual> {
+fn literal(text: &str) -> Result<String, Manual> {
     if text.ends_with('\\') {
         return Err("a string cannot end with a back-slash".to_owned());
     }

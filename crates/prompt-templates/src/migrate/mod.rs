@@ -62,6 +62,8 @@ impl fmt::Display for MigrationNote {
 /// noted with its line. Text stays byte for byte. A source that others include becomes a partial, with
 /// a `_` in front; the endings `.tmpl`, `.gotmpl`, `.tpl`, `.gohtml` and `.txt` are no part of a name.
 ///
+/// Blocks nest up to 100 deep and brackets up to 64; what is deeper is left and noted.
+///
 /// In a condition a field may be absent, as in Go, and is written `?.name`; elsewhere an absent one is
 /// an error, where Go prints `<no value>`.
 ///

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::expression::{Scope, literal, pipeline};
+use super::expression::{Scope, condition, pipeline, printf};
 use super::tokens::{Mark, Token};
 use super::tree::{Block, Branch, Fault, Node};
 
@@ -336,16 +336,6 @@ impl Writer<'_> {
     }
 }
 
-/// Writes the condition of an `if`.
-fn condition(tokens: &[Token], scope: &Scope) -> Result<String, String> {
-    match tokens {
-        [Token::Word(word), rest @ ..] if word == "not" && !rest.contains(&Token::Sign("|")) => {
-            pipeline(rest, scope, true).map(|value| format!("not {value}"))
-        }
-        tokens => pipeline(tokens, scope, true),
-    }
-}
-
 /// Splits `$a, $b := pipeline`.
 fn declared(tokens: &[Token]) -> (Vec<&str>, &[Token]) {
     match tokens {
@@ -378,28 +368,4 @@ fn fresh(name: &str, scope: &mut Scope) -> String {
     };
     scope.variables.push((name.to_owned(), Some(here.clone())));
     here
-}
-
-/// Cuts a format into strings and values, if it has nothing but `%s`, `%v`, `%d` and `%%`.
-fn printf(format: &str, values: &[Token], scope: &Scope) -> Option<Vec<String>> {
-    let (mut parts, mut text) = (Vec::new(), String::new());
-    let mut values = values.iter();
-    let mut chars = format.chars();
-    while let Some(c) = chars.next() {
-        match (c, if c == '%' { chars.next() } else { None }) {
-            ('%', Some('%')) => text.push('%'),
-            ('%', Some('s' | 'v' | 'd')) => {
-                if !text.is_empty() {
-                    parts.push(literal(&std::mem::take(&mut text)).ok()?);
-                }
-                parts.push(pipeline(std::slice::from_ref(values.next()?), scope, false).ok()?);
-            }
-            ('%', _) => return None,
-            _ => text.push(c),
-        }
-    }
-    if !text.is_empty() {
-        parts.push(literal(&text).ok()?);
-    }
-    values.next().is_none().then_some(parts)
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-/// A prompt of 4 KB with 20 lessons, 10 files and 4 conditions.
+/// Returns a prompt of 4 KB with 20 lessons, 10 files and 4 conditions.
 pub fn large() -> String {
     format!(
         "{}Task {{{{ task.id }}}}: {{{{ task.title }}}}\n\
@@ -18,7 +18,7 @@ pub fn large() -> String {
     )
 }
 
-/// The same for handlebars.
+/// Returns the same for handlebars.
 pub fn large_handlebars() -> String {
     let pairs = [
         ("{% if task.urgent %}", "{{#if task.urgent}}"),
@@ -36,6 +36,7 @@ pub fn large_handlebars() -> String {
     pairs.iter().fold(large(), |text, (from, to)| text.replace(from, to))
 }
 
+/// Returns data for them.
 pub fn data() -> Value {
     let lesson = |n: u64| {
         json!({
@@ -47,7 +48,7 @@ pub fn data() -> Value {
     let file = |n: u64| {
         json!({
             "path": format!("crates/part-{n}/src/lib.rs"),
-            "generated": n % 3 == 0,
+            "generated": n.is_multiple_of(3),
             "text": "pub fn add(a: u64, b: u64) -> u64 {\n    a.saturating_add(b)\n}".repeat(2),
         })
     };

@@ -144,6 +144,8 @@ fn test_commands(runner: Runner) -> &'static [&'static str] {
             "test",
             "test -p xtask -p benches -p batchyard --lib --bin xtask",
             "test -p benches -p batchyard --doc",
+            "test -p conformance",
+            "test -p batch-core --all-features --test tracing --test metrics --test observer",
         ],
     }
 }

@@ -83,7 +83,7 @@ pub fn speedup_of(tasks: usize) -> Fallible<f64> {
 /// Lets as many agents edit three files each in a worktree of their own, and returns how many times
 /// faster one batch captures and pushes them than `git add -A`, `git commit` and `git push` in each.
 ///
-/// Both have worktrees of their own with the same edits, and take turns in [`ROUNDS`] parts; the batch
+/// Both have worktrees of their own with the same edits, and take turns in several parts; the batch
 /// has all in one, once. Checks that the remote has the same trees for both.
 ///
 /// # Errors
@@ -139,7 +139,7 @@ pub fn worktrees_speedup(agents: usize) -> Fallible<f64> {
 }
 
 /// Returns how many times faster a batch makes [`TASKS`] commits on as many new branches, without any
-/// push, than one `git fast-import` that is given the same. The medians of [`ROUNDS`] turns.
+/// push, than one `git fast-import` that is given the same. The medians of several turns.
 ///
 /// # Errors
 /// A command or an operation failed, or the trees differ.

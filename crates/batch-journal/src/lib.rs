@@ -54,9 +54,6 @@
 //! # Limits
 //!
 //! * Linux and macOS, on a local file system: network file systems have no locks to rely on.
-//! * Open fault: in one of about fifteen runs of 200 kills each, SQLite called the file malformed at
-//!   the open after a kill. The journal then refuses to open and changes nothing; the test that
-//!   shows it is `tests/kill.rs`, on demand until the cause is found.
 //! * A copy that is restored gives ids out again that were used after it was made.
 //! * The log may lose its newest end to damage without a trace, as SQLite takes a broken frame for
 //!   the end; what comes back is then what was stored at an earlier moment.

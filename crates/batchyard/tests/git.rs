@@ -415,3 +415,46 @@ fn the_same_input_again_does_nothing_twice() {
     let refused = apply(&other, &["--batch-id", "one"]).code(2);
     assert!(refused.stderr.contains("\"one\"") && refused.stdout.is_empty(), "{refused:?}");
 }
+
+#[test]
+fn a_gate_keeps_out_whom_it_fails_with() {
+    let yard = Yard::with_repository();
+    let names = ["a", "b", "c", "d"];
+    let ops: Vec<Value> = names
+        .iter()
+        .map(|name| commit(name, &format!("task/{name}"), &format!("{name}.txt"), "x\n"))
+        .collect();
+    yard.run_with(["git", "apply", "--repo", "repo", "-"], lines(&ops)).code(0);
+    let land = |more: &[&str], gate: &[&str]| {
+        let mut args = vec!["git", "land", "--repo", "repo", "--onto", "main", "--json"];
+        args.extend_from_slice(more);
+        args.extend(["task/a", "task/b", "task/c", "task/d", "--gate"]);
+        args.extend_from_slice(gate);
+        yard.run(args)
+    };
+    // Options behind it are the gate's own.
+    let gate =
+        ["sh", "-c", "echo \"$1\"; test -z \"$OPENAI_API_KEY\" && ! test -e c.txt", "--", "--json"];
+    let ran = land(&["--dry-run", "--gate-timeout", "1m"], &gate).code(1);
+    assert_eq!(ran.summary()["pushes"], 0);
+    assert!(ran.summary()["receipt"]["gate_runs"].as_u64() > Some(2));
+    let ran = land(&[], &gate).code(1);
+    for name in ["task/a", "task/b", "task/d"] {
+        assert_eq!(ran.line(name)["status"], "landed");
+    }
+    let error = &ran.line("task/c")["error"];
+    assert_eq!(error["kind"], "gate");
+    assert!(error["message"].as_str().is_some_and(|said| said.ends_with(": --json")), "{error}");
+    // What the dry run has found out is known.
+    assert_eq!(ran.summary()["receipt"]["gate_runs"], json!(null));
+    assert_eq!((yard.receives(), &ran.summary()["pushes"]), (1, &json!(1)));
+    let files = yard.git("remote.git", &["ls-tree", "--name-only", "main"]);
+    assert!(files.contains("d.txt") && !files.contains("c.txt"), "{files}");
+
+    let ran = land(&[], &["no-such-program"]).code(1);
+    assert_eq!(ran.line("task/c")["error"]["kind"], "gate");
+    // Nothing is left for it to say about the others.
+    assert_eq!(ran.line("task/a")["no_change"], true);
+    land(&["--fresh"], &[]).code(2);
+    yard.run(["git", "land", "--repo", "repo", "--onto", "main", "--fresh", "task/a"]).code(2);
+}

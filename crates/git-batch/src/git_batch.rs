@@ -209,6 +209,9 @@ impl GitBatch {
     /// `onto` moves at the remote meanwhile, the merges are done again on top of what is there,
     /// a few times. The local branch follows if it exists, is behind and is checked out nowhere.
     ///
+    /// With a gate ([`Settings::with_gate`]) only what has passed it as a whole is pushed; the
+    /// branches that it fails with are left out.
+    ///
     /// # Errors
     /// Nothing was done: a branch is named twice, `onto` is no branch name, the writer's lock
     /// could not be had, or the repository cannot be opened any more.
@@ -222,7 +225,7 @@ impl GitBatch {
     }
 
     /// Says what [`land`](GitBatch::land) would do, as [`preview`](GitBatch::preview) does for
-    /// [`apply`](GitBatch::apply).
+    /// [`apply`](GitBatch::apply). The gate runs, and what it says is kept.
     ///
     /// # Errors
     /// As [`land`](GitBatch::land).
@@ -259,27 +262,9 @@ impl GitBatch {
             .collect();
         operations.push(Operation::push("", onto));
         let operations: Vec<&Operation> = operations.iter().collect();
-        let order: Vec<usize> = (0..operations.len()).collect();
-
-        let none = Earlier::default();
-        let mut session = self.repository().session(&none, is_dry)?;
-        let mut report = Report::default();
-        for attempt in 1.. {
-            let mut outcomes = vec![None; operations.len()];
-            let receipt = session.run_onto(&operations, &order, &mut outcomes, &name);
-            report.receipts.push(receipt);
-            let has_moved = matches!(
-                outcomes.last(),
-                Some(Some(Outcome::Rejected { class: crate::Class::Transient, .. }))
-            );
-            if has_moved && attempt < MAX_LANDINGS {
-                continue;
-            }
-            // The last one is the push.
-            outcomes.pop();
-            report.outcomes = collect(&operations, outcomes);
-            break;
-        }
+        let mut report = self.repository().land(&operations, &name, is_dry)?;
+        // The last one is the push.
+        report.outcomes.pop();
         Ok(report)
     }
 
@@ -287,9 +272,6 @@ impl GitBatch {
         self.batcher.processor().repository()
     }
 }
-
-/// How often a landing is tried when the remote moves under it.
-const MAX_LANDINGS: u32 = 5;
 
 impl Repository {
     fn open(dir: &Path, settings: Settings) -> Result<Repository, OpenError> {
@@ -341,7 +323,7 @@ impl Repository {
         Ok(report)
     }
 
-    fn session<'a>(
+    pub(crate) fn session<'a>(
         &'a self,
         earlier: &'a Earlier,
         is_dry: bool,
@@ -363,7 +345,10 @@ impl fmt::Debug for Repository {
     }
 }
 
-fn collect(operations: &[&Operation], outcomes: Vec<Option<Outcome>>) -> Vec<(String, Outcome)> {
+pub(crate) fn collect(
+    operations: &[&Operation],
+    outcomes: Vec<Option<Outcome>>,
+) -> Vec<(String, Outcome)> {
     operations
         .iter()
         .zip(outcomes)

@@ -47,6 +47,9 @@
 //!   above all ([`OnMoved`]), is tried again when the others have landed.
 //! * **Groups** ([`Operation::in_group`]) are the exception: all of one is done, or nothing. A group
 //!   that is refused is not tried again.
+//! * **Gate** ([`Settings::with_gate`]): a command that a landing has to pass before it is pushed. It
+//!   runs on the merged tree in a folder of its own, without any lock; what it fails with is found by
+//!   halving and left out, and what it said of a tree is known to the next landing.
 //! * **Content** is given with the operation, or taken from a [`Worktree`]: what an agent left in a
 //!   worktree of its own becomes a commit on the branch that is checked out there.
 //! * **Nothing is overwritten**: local branches move by compare-and-swap, the remote's only
@@ -54,7 +57,8 @@
 //!   others, with a push in the same batch, only the remote's branch moves.
 //! * **Untouched**: files of work trees, `HEAD`, configuration, `refs/remotes` and `FETCH_HEAD`, and
 //!   every index but that of a worktree whose content was committed. All own state is in
-//!   `<git dir>/batchyard/`, fetched commits in `refs/batchyard/`.
+//!   `<git dir>/batchyard/`, fetched commits in `refs/batchyard/`; only the files that a gate looks at
+//!   are in a temporary folder, as long as it runs.
 //! * **Merges** are made in memory by gix where its verdict is known to equal git's; where a
 //!   rename, a merge attribute, several merge bases or a conflict is in play, `git merge-tree`
 //!   decides.
@@ -98,8 +102,10 @@
 mod batch;
 mod earlier;
 mod error;
+mod gate;
 mod git_batch;
 pub mod guard;
+mod landing;
 mod lock;
 mod operation;
 mod outcome;
@@ -118,6 +124,7 @@ mod stops;
 mod store;
 
 pub use error::{ApplyError, OpenError};
+pub use gate::Gate;
 pub use git_batch::GitBatch;
 pub use gix::ObjectId;
 pub use operation::{

@@ -7,6 +7,11 @@ use std::time::{Duration, Instant};
 
 use crate::ApplyError;
 
+/// The folder that belongs to the writer.
+pub(crate) fn state_of(common_dir: &Path) -> PathBuf {
+    common_dir.join("batchyard")
+}
+
 /// The held lock; the system frees it when the process ends, however it ends.
 #[derive(Debug)]
 pub(crate) struct WriterLock {
@@ -17,7 +22,7 @@ pub(crate) struct WriterLock {
 impl WriterLock {
     /// Waits until no other writer is in the repository, at most for `wait`.
     pub(crate) fn acquire(common_dir: &Path, wait: Option<Duration>) -> Result<Self, ApplyError> {
-        let state = common_dir.join("batchyard");
+        let state = state_of(common_dir);
         create_private(&state)
             .map_err(|source| ApplyError::Lock { path: state.clone(), source })?;
         let path = state.join("lock");

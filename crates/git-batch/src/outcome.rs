@@ -187,6 +187,8 @@ pub enum OpErrorKind {
     Submodule,
     /// A hook refused the commit.
     Hook,
+    /// The gate failed with it, or cannot be run.
+    Gate,
     /// The remote could not be asked.
     Remote,
     /// Reading or writing the repository failed.
@@ -247,6 +249,7 @@ names! {
     PathClash => "path_clash",
     Submodule => "submodule",
     Hook => "hook",
+    Gate => "gate",
     Remote => "remote",
     Repository => "repository",
 }
@@ -320,6 +323,8 @@ pub struct Receipt {
     pub processes: u32,
     /// Files and folders made durable, each with one `fsync`.
     pub fsyncs: u32,
+    /// How often a gate ran; verdicts that were known do not count.
+    pub gate_runs: u32,
     /// Wall time from the lock to the last answer.
     pub seconds: Duration,
 }
@@ -333,6 +338,7 @@ impl Receipt {
         self.bytes += other.bytes;
         self.processes += other.processes;
         self.fsyncs += other.fsyncs;
+        self.gate_runs += other.gate_runs;
         self.seconds += other.seconds;
         self
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::Author;
+use crate::{Author, Gate};
 
 /// The settings of a [`GitBatch`](crate::GitBatch).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +21,7 @@ pub struct Settings {
     pub(crate) time_limit: Option<Duration>,
     pub(crate) allowed: BTreeSet<Guard>,
     pub(crate) hooks: BTreeSet<Hook>,
+    pub(crate) gate: Option<Gate>,
 }
 
 /// A hook of the repository that runs only where it is asked for.
@@ -81,6 +82,7 @@ impl Default for Settings {
             time_limit: Some(Duration::from_mins(30)),
             allowed: BTreeSet::new(),
             hooks: BTreeSet::new(),
+            gate: None,
         }
     }
 }
@@ -161,6 +163,14 @@ impl Settings {
     #[must_use]
     pub fn with_hook(mut self, hook: Hook) -> Settings {
         self.hooks.insert(hook);
+        self
+    }
+
+    /// Sets the command that every landing has to pass before it is pushed; see
+    /// [`GitBatch::land`](crate::GitBatch::land). By default there is none.
+    #[must_use]
+    pub fn with_gate(mut self, gate: Gate) -> Settings {
+        self.gate = Some(gate);
         self
     }
 

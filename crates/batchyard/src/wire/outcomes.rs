@@ -77,6 +77,9 @@ pub(crate) struct ReceiptObject {
     bytes: u64,
     fsyncs: u32,
     processes: u32,
+    /// Runs of a gate; verdicts that were known do not count.
+    #[serde(skip_serializing_if = "is_zero")]
+    gate_runs: u32,
 }
 
 /// One ref that moved.
@@ -102,8 +105,14 @@ impl From<Receipt> for ReceiptObject {
             bytes: receipt.bytes,
             fsyncs: receipt.fsyncs,
             processes: receipt.processes,
+            gate_runs: receipt.gate_runs,
         }
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 impl OpErrorLine {

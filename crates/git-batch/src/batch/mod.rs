@@ -6,6 +6,7 @@ mod catch_up;
 mod commit;
 mod deliver;
 mod finish;
+mod gate;
 mod group;
 mod guards;
 mod hooks;
@@ -22,6 +23,7 @@ use bstr::{BString, ByteSlice};
 use gix::ObjectId;
 use gix::refs::FullName;
 
+pub(crate) use self::gate::Judged;
 pub(crate) use self::session::{Session, Writer};
 use crate::publish::RemoteState;
 use crate::record::{OpenRecord, References, wire_enum, wire_struct};

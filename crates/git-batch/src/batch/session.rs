@@ -6,8 +6,9 @@ use std::time::Instant;
 use gix::ObjectId;
 use gix::refs::FullName;
 
-use super::{Batch, last_pushes};
+use super::{Batch, Judged, last_pushes};
 use crate::earlier::Earlier;
+use crate::gate::{self, Verdicts};
 use crate::lock::WriterLock;
 use crate::program::Git;
 use crate::record::{Key, Records, References, Wire};
@@ -78,6 +79,7 @@ impl<'a> Session<'a> {
         session.store.sweep_ref_locks();
         sweep_quarantine(session.lock.state_dir());
         sweep_indexes(session.lock.state_dir());
+        gate::sweep(session.lock.state_dir());
         for (path, record) in unfinished {
             session.complete(&path, record)?;
         }
@@ -94,19 +96,22 @@ impl<'a> Session<'a> {
         order: &[usize],
         outcomes: &mut [Option<Outcome>],
     ) -> Receipt {
-        self.run_job(operations, order, outcomes, &Job { recorded: order, ..Job::default() })
+        let job = Job { recorded: order, ..Job::default() };
+        self.run_job(operations, order, outcomes, &job, None).0
     }
 
-    /// Like [`Session::run`], where the branch `onto` starts at what the remote has.
+    /// Like [`Session::run`], where the branch `onto` starts at what the remote has. Nothing is done
+    /// unless the gate lets it pass; of a landing that does not the outcomes mean nothing.
     pub(crate) fn run_onto(
         &mut self,
         operations: &[&Operation],
         order: &[usize],
         outcomes: &mut [Option<Outcome>],
         onto: &FullName,
-    ) -> Receipt {
+        verdicts: Option<&mut Verdicts<'_>>,
+    ) -> (Receipt, Judged) {
         let job = Job { recorded: order, onto: Some(onto), ..Job::default() };
-        self.run_job(operations, order, outcomes, &job)
+        self.run_job(operations, order, outcomes, &job, verdicts)
     }
 
     /// Runs one batch of an input, or gives what became of it if it is done. What has failed then is
@@ -152,7 +157,7 @@ impl<'a> Session<'a> {
         }
         if !again.is_empty() {
             let job = Job { recorded: order, key: Some(key), references, onto: None };
-            let receipt = self.run_job(operations, &again, outcomes, &job);
+            let (receipt, _) = self.run_job(operations, &again, outcomes, &job, None);
             ran.receipt = Some(match ran.receipt.take() {
                 Some(before) => before.and(receipt),
                 None => receipt,
@@ -176,9 +181,11 @@ impl<'a> Session<'a> {
         order: &[usize],
         outcomes: &mut [Option<Outcome>],
         job: &Job<'_>,
-    ) -> Receipt {
+        verdicts: Option<&mut Verdicts<'_>>,
+    ) -> (Receipt, Judged) {
         let onto = job.onto;
-        self.measured(operations, order, |batch| {
+        let mut judged = Judged::Passes;
+        let receipt = self.measured(operations, order, |batch| {
             batch.is_landing = onto.is_some();
             if let Some(onto) = onto
                 && let Err(error) = batch.start_at_remote(onto)
@@ -189,9 +196,15 @@ impl<'a> Session<'a> {
             } else {
                 batch.references = job.references.clone();
                 let pending = batch.build(order, outcomes);
-                batch.finish(pending, order, outcomes, job);
+                if let Some((onto, verdicts)) = onto.zip(verdicts) {
+                    judged = batch.judge(onto, verdicts);
+                }
+                if matches!(judged, Judged::Passes) {
+                    batch.finish(pending, order, outcomes, job);
+                }
             }
-        })
+        });
+        (receipt, judged)
     }
 
     /// Lets `work` do what it does with a new batch, and says what it took.

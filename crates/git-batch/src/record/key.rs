@@ -1,7 +1,9 @@
 //! What tells one input from another.
 
+use std::ffi::OsString;
 use std::fmt;
 
+use gix::ObjectId;
 use gix::hash::{Kind, hasher};
 
 use super::Wire;
@@ -29,6 +31,17 @@ impl Key {
         let mut bytes = b"name".to_vec();
         remote.to_owned().put(&mut bytes);
         name.to_owned().put(&mut bytes);
+        Key::digest(&bytes)
+    }
+
+    /// The key of what a command says of a tree.
+    pub(crate) fn of_gate(argv: &[OsString], tree: ObjectId) -> Key {
+        let mut bytes = b"gate".to_vec();
+        argv.len().put(&mut bytes);
+        for arg in argv {
+            arg.as_encoded_bytes().to_vec().put(&mut bytes);
+        }
+        tree.put(&mut bytes);
         Key::digest(&bytes)
     }
 

@@ -5,6 +5,7 @@ mod capture;
 mod clash;
 mod commit;
 mod diff;
+mod export;
 mod identity;
 mod merge;
 mod open;

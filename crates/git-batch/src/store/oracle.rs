@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use bstr::{BString, ByteSlice};
+use bstr::{BString, ByteSlice, ByteVec};
 use gix::ObjectId;
 use gix::objs::Write;
 
@@ -187,8 +187,13 @@ pub(super) fn quoted(path: &Path) -> Vec<u8> {
     if !bytes.contains(&b'\n') {
         return bytes.to_vec();
     }
+    quoted_always(path).into_encoded_bytes()
+}
+
+/// A path as git reads it in a list, whatever it holds.
+pub(super) fn quoted_always(path: &Path) -> OsString {
     let mut line = vec![b'"'];
-    for &byte in bytes {
+    for &byte in path.as_os_str().as_encoded_bytes() {
         match byte {
             b'\n' => line.extend_from_slice(b"\\n"),
             b'"' | b'\\' => line.extend_from_slice(&[b'\\', byte]),
@@ -196,7 +201,7 @@ pub(super) fn quoted(path: &Path) -> Vec<u8> {
         }
     }
     line.push(b'"');
-    line
+    line.into_os_string().unwrap_or_default()
 }
 
 /// Where a file and a folder clash, git moves one aside as `<path>~<commit>`; the path that the

@@ -1,0 +1,118 @@
+//! The command that must succeed on a merged tree before it is pushed.
+
+mod child;
+mod scratch;
+mod verdicts;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+pub(crate) use self::child::{Ran, run};
+pub(crate) use self::scratch::{Scratch, sweep};
+pub(crate) use self::verdicts::{Verdict, Verdicts};
+
+/// A command that says whether a landing may be pushed.
+///
+/// It runs in a folder of its own that holds the files of the merged tree and nothing else, not even
+/// a `.git`, and passes if it ends with status 0. Nothing of the repository is locked meanwhile. If
+/// it fails, the landing is taken apart: the first branch with which it fails is left out
+/// ([`OpErrorKind::Gate`](crate::OpErrorKind::Gate)), and the others are merged without it and looked
+/// at again, so that all that is pushed has passed as a whole. Of `n` branches one bad one costs at
+/// most `3 + log2(n)` runs.
+///
+/// What it says of a tree is kept: a pass for 30 days, a failure for an hour. A run that was ended
+/// by its time limit or by a signal counts for that landing only.
+///
+/// There is no shell: arguments reach the program as they are. Variables of the environment that
+/// begin with `GIT_` are removed; standard input is empty. The end of what it prints, at most 4 KiB,
+/// stands in the error. When it ends, all processes that it started and that are still in its process
+/// group are ended too.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+///
+/// use git_batch::{Gate, Settings};
+///
+/// let gate = Gate::new("cargo").with_args(["test", "--workspace"]);
+/// let gate = gate.with_time_limit(Some(Duration::from_mins(10)));
+/// assert_eq!(gate.to_string(), "cargo test --workspace");
+/// let settings = Settings::default().with_gate(gate);
+/// # let _ = settings;
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gate {
+    argv: Vec<OsString>,
+    time_limit: Option<Duration>,
+    hidden: Vec<OsString>,
+    folder: Option<PathBuf>,
+    is_fresh: bool,
+}
+
+impl Gate {
+    /// Returns a gate that runs `program`, without arguments and for half an hour at most. A program
+    /// with a slash in its name is one of the merged tree, unless the name is absolute.
+    pub fn new(program: impl Into<OsString>) -> Gate {
+        Gate {
+            argv: vec![program.into()],
+            time_limit: Some(Duration::from_mins(30)),
+            hidden: Vec::new(),
+            folder: None,
+            is_fresh: false,
+        }
+    }
+
+    /// Adds arguments.
+    #[must_use]
+    pub fn with_args<A: Into<OsString>>(mut self, args: impl IntoIterator<Item = A>) -> Gate {
+        self.argv.extend(args.into_iter().map(Into::into));
+        self
+    }
+
+    /// Sets how long one run may take; `None` waits without end.
+    #[must_use]
+    pub fn with_time_limit(mut self, limit: Option<Duration>) -> Gate {
+        self.time_limit = limit;
+        self
+    }
+
+    /// Keeps a variable of the environment from the command, such as a secret: what is tested may
+    /// have been written by somebody who must not see it.
+    #[must_use]
+    pub fn without_variable(mut self, name: impl Into<OsString>) -> Gate {
+        self.hidden.push(name.into());
+        self
+    }
+
+    /// Sets the folder in which each run gets a folder of its own, by default that of the system for
+    /// temporary files. It should not be inside a checkout: many tools look for their settings in the
+    /// folders above.
+    #[must_use]
+    pub fn in_folder(mut self, folder: impl Into<PathBuf>) -> Gate {
+        self.folder = Some(folder.into());
+        self
+    }
+
+    /// Runs the command also for trees whose verdict is known from earlier landings.
+    #[must_use]
+    pub fn afresh(mut self) -> Gate {
+        self.is_fresh = true;
+        self
+    }
+
+    /// The folder in which each run gets its own.
+    pub(crate) fn scratch_parent(&self) -> PathBuf {
+        self.folder.clone().unwrap_or_else(std::env::temp_dir)
+    }
+}
+
+/// The command as it would be typed, without quotes.
+impl std::fmt::Display for Gate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (n, arg) in self.argv.iter().enumerate() {
+            write!(f, "{}{}", if n == 0 { "" } else { " " }, arg.display())?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,132 @@
+//! One run of the command, from its start to the end of all that it started.
+
+use std::collections::VecDeque;
+use std::io::{self, PipeReader, Read};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+
+use super::Gate;
+use crate::publish::scrub;
+
+/// How much of the end of the output is kept.
+const KEPT: usize = 4 << 10;
+
+/// How long the output may stay open when the process group is gone: who has left the group can hold
+/// it open for ever.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// What a run came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Ran {
+    Passed,
+    Failed {
+        /// What it was, with the end of the output.
+        why: String,
+        /// Whether another run would say the same.
+        is_lasting: bool,
+    },
+}
+
+/// Runs the command in `tree` and waits for its end.
+///
+/// # Errors
+/// It could not be started.
+pub(crate) fn run(gate: &Gate, tree: &Path) -> io::Result<Ran> {
+    let (reader, writer) = io::pipe()?;
+    let mut command = command(gate, tree);
+    command.stdout(writer.try_clone()?).stderr(writer);
+    let mut child = command.spawn()?;
+    // It holds the writing end of the pipe.
+    drop(command);
+    let (output_end, output) = mpsc::channel();
+    let reading = spawn("gate-output", move || drop(output_end.send(last_of(reader))));
+    let ended = reading.and_then(|()| wait(&child, gate.time_limit));
+    // Not waited for yet, so the number of the group cannot be another's.
+    if let Some(group) = Pid::from_raw(child.id().cast_signed()) {
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+    let status = child.wait()?;
+    let printed = output.recv_timeout(GRACE).unwrap_or_default();
+    Ok(verdict(gate, ended?, status, &printed))
+}
+
+fn command(gate: &Gate, tree: &Path) -> Command {
+    let program = Path::new(&gate.argv[0]);
+    let is_inside =
+        program.components().count() > 1 || gate.argv[0].as_encoded_bytes().contains(&b'/');
+    let mut command =
+        if is_inside { Command::new(tree.join(program)) } else { Command::new(program) };
+    for (name, _) in std::env::vars_os() {
+        if name.as_encoded_bytes().starts_with(b"GIT_") || gate.hidden.contains(&name) {
+            command.env_remove(name);
+        }
+    }
+    {
+        use std::os::unix::process::CommandExt;
+        command.process_group(0);
+    }
+    command
+        // A git that it runs must not find a repository around the tree.
+        .env("GIT_CEILING_DIRECTORIES", tree.parent().unwrap_or(tree))
+        .args(&gate.argv[1..])
+        .current_dir(tree)
+        .stdin(Stdio::null());
+    command
+}
+
+/// Waits until the process has ended, but does not take its status; false if time was up before.
+fn wait(child: &Child, limit: Option<Duration>) -> io::Result<bool> {
+    let Some(pid) = Pid::from_raw(child.id().cast_signed()) else { return Ok(true) };
+    let (sender, ended) = mpsc::channel();
+    spawn("gate-wait", move || {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        while matches!(waitid(WaitId::Pid(pid), options), Err(Errno::INTR)) {}
+        // Nobody may listen any more.
+        let _ = sender.send(());
+    })?;
+    Ok(match limit {
+        None => ended.recv().is_ok(),
+        Some(limit) => ended.recv_timeout(limit) != Err(RecvTimeoutError::Timeout),
+    })
+}
+
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(work).map(drop)
+}
+
+/// Reads to the end, so that the command is never held up, and keeps the last of it.
+fn last_of(mut reader: PipeReader) -> Vec<u8> {
+    let mut kept = VecDeque::with_capacity(KEPT);
+    let mut buffer = [0; 8 << 10];
+    while let Ok(count @ 1..) = reader.read(&mut buffer) {
+        let new = &buffer[count.saturating_sub(KEPT)..count];
+        kept.drain(..(kept.len() + new.len()).saturating_sub(KEPT));
+        kept.extend(new);
+    }
+    kept.into()
+}
+
+fn verdict(gate: &Gate, has_ended: bool, status: ExitStatus, printed: &[u8]) -> Ran {
+    if has_ended && status.success() {
+        return Ran::Passed;
+    }
+    let how = match (has_ended, gate.time_limit, status.code()) {
+        (false, Some(limit), _) => format!("was still running after {limit:?} and was ended"),
+        (_, _, Some(code)) => format!("ended with status {code}"),
+        (_, _, None) => format!("was ended by a signal ({status})"),
+    };
+    let command = scrub::line(gate.to_string().as_bytes());
+    let mut why = format!("the gate `{command}` {how} on the merged tree");
+    let printed = scrub::text(printed);
+    let printed = printed.trim();
+    if !printed.is_empty() {
+        why.push_str(": ");
+        why.push_str(printed);
+    }
+    Ran::Failed { why, is_lasting: has_ended && status.code().is_some() }
+}

@@ -1,0 +1,226 @@
+//! What is known of trees, and what has to be known next.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use gix::ObjectId;
+
+use super::{Gate, Ran};
+use crate::record::Key;
+
+/// The first line of each file, and then what it says. Another number is another format.
+const HEADER: &str = "batchyard gate 1\n";
+const PASS: &str = "pass\n";
+const FAIL: &str = "fail\n";
+
+/// How long a pass and a failure count. A failure may have come from the machine.
+const MAX_AGE: (Duration, Duration) = (Duration::from_hours(30 * 24), Duration::from_hours(1));
+/// How many files there are at most.
+const MAX_FILES: usize = 1000;
+
+/// What is known of one tree: that it passes, or why not.
+type Known = Result<(), String>;
+
+/// What the gate says of trees.
+#[derive(Debug)]
+pub(crate) struct Verdicts<'a> {
+    gate: &'a Gate,
+    folder: PathBuf,
+    known: BTreeMap<ObjectId, Known>,
+}
+
+/// What is to be done with a landing.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It can be pushed.
+    Passes,
+    /// The gate has to look at this tree first.
+    Ask(ObjectId),
+    /// This step is the first with which it fails, counted from zero.
+    Culprit(usize, String),
+    /// It fails without any step.
+    Base(String),
+}
+
+impl<'a> Verdicts<'a> {
+    /// Begins with what is known in the folder of the writer.
+    pub(crate) fn of(gate: &'a Gate, state: &Path) -> Verdicts<'a> {
+        Verdicts { gate, folder: state.join("gate"), known: BTreeMap::new() }
+    }
+
+    /// The command.
+    pub(crate) fn gate(&self) -> &'a Gate {
+        self.gate
+    }
+
+    /// Notes what a run has said.
+    pub(crate) fn note(&mut self, tree: ObjectId, ran: Ran) {
+        let (text, known, is_lasting) = match ran {
+            Ran::Passed => (format!("{HEADER}{PASS}"), Ok(()), true),
+            Ran::Failed { why, is_lasting } => {
+                (format!("{HEADER}{FAIL}{why}"), Err(why), is_lasting)
+            }
+        };
+        if is_lasting {
+            // What is not kept is found out again.
+            let _ = self.keep(tree, &text);
+        }
+        self.known.insert(tree, known);
+    }
+
+    /// Says what to do with a landing whose steps lead from the tree `base` to those in `steps`, one
+    /// after the other.
+    ///
+    /// Halves the steps, so that of two which fail together the later one is the culprit, as it is in
+    /// a conflict.
+    pub(crate) fn judge(&mut self, base: ObjectId, steps: &[ObjectId]) -> Verdict {
+        let Some(last) = steps.last() else { return Verdict::Passes };
+        let mut why = match self.read(*last) {
+            None => return Verdict::Ask(*last),
+            Some(Ok(())) => return Verdict::Passes,
+            Some(Err(why)) => why,
+        };
+        // With the first `passes` steps it passes, or there are none; with `fails` it fails.
+        let (mut passes, mut fails) = (0, steps.len());
+        while fails - passes > 1 {
+            let middle = usize::midpoint(passes, fails);
+            match self.read(steps[middle - 1]) {
+                None => return Verdict::Ask(steps[middle - 1]),
+                Some(Ok(())) => passes = middle,
+                Some(Err(reason)) => (fails, why) = (middle, reason),
+            }
+        }
+        if passes == 0 {
+            match self.read(base) {
+                None => return Verdict::Ask(base),
+                Some(Ok(())) => {}
+                Some(Err(why)) => return Verdict::Base(why),
+            }
+        }
+        Verdict::Culprit(fails - 1, why)
+    }
+
+    /// What is known of a tree.
+    fn read(&mut self, tree: ObjectId) -> Option<Known> {
+        if let Some(known) = self.known.get(&tree) {
+            return Some(known.clone());
+        }
+        if self.gate.is_fresh {
+            return None;
+        }
+        let path = self.path(tree);
+        let written = fs::metadata(&path).ok()?.modified().ok()?;
+        let age = SystemTime::now().duration_since(written).unwrap_or_default();
+        let text = fs::read_to_string(path).ok()?;
+        let text = text.strip_prefix(HEADER)?;
+        let known = match (text == PASS, text.strip_prefix(FAIL)) {
+            (true, _) if age < MAX_AGE.0 => Ok(()),
+            (_, Some(why)) if age < MAX_AGE.1 => Err(why.to_owned()),
+            _ => return None,
+        };
+        self.known.insert(tree, known.clone());
+        Some(known)
+    }
+
+    fn keep(&self, tree: ObjectId, text: &str) -> std::io::Result<()> {
+        fs::create_dir_all(&self.folder)?;
+        self.prune();
+        let path = self.path(tree);
+        // Others may write the same.
+        let temporary = path.with_extension(format!("{}.new", std::process::id()));
+        File::create(&temporary)?.write_all(text.as_bytes())?;
+        fs::rename(temporary, path)
+    }
+
+    fn path(&self, tree: ObjectId) -> PathBuf {
+        self.folder.join(Key::of_gate(&self.gate.argv, tree).to_string())
+    }
+
+    /// Forgets the oldest.
+    fn prune(&self) {
+        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let mut files: Vec<_> = entries
+            .map(|entry| entry.path())
+            .filter(|path| path.extension().is_none())
+            .filter_map(|path| Some((fs::metadata(&path).ok()?.modified().ok()?, path)))
+            .collect();
+        files.sort();
+        for (_, path) in files.iter().rev().skip(MAX_FILES) {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(n: u8) -> ObjectId {
+        ObjectId::from_bytes_or_panic(&[n; 20])
+    }
+
+    fn failed(why: &str) -> Ran {
+        Ran::Failed { why: why.to_owned(), is_lasting: true }
+    }
+
+    /// Answers every question by `passes`, and returns the end and the number of questions.
+    fn ask(steps: u8, passes: impl Fn(u8) -> bool) -> (Verdict, usize) {
+        let gate = Gate::new("true").afresh();
+        let state = tempfile::tempdir().expect("a folder");
+        let mut verdicts = Verdicts::of(&gate, state.path());
+        let trees: Vec<ObjectId> = (1..=steps).map(id).collect();
+        for asked in 0.. {
+            match verdicts.judge(id(0), &trees) {
+                Verdict::Ask(tree) => {
+                    let n = tree.as_bytes()[0];
+                    verdicts.note(tree, if passes(n) { Ran::Passed } else { failed("no") });
+                }
+                end => return (end, asked),
+            }
+        }
+        unreachable!("it ends")
+    }
+
+    #[test]
+    fn the_first_step_that_fails_is_found_in_few_runs() {
+        assert_eq!(ask(0, |_| false), (Verdict::Passes, 0));
+        assert_eq!(ask(64, |_| true), (Verdict::Passes, 1));
+        for bad in 1..=64 {
+            let (end, asked) = ask(64, |n| n < bad);
+            assert_eq!(end, Verdict::Culprit(usize::from(bad) - 1, "no".to_owned()));
+            assert!(asked <= 3 + 6, "{asked}");
+        }
+        assert_eq!(ask(64, |_| false).0, Verdict::Base("no".to_owned()));
+    }
+
+    #[test]
+    fn verdicts_are_kept_for_the_same_command_and_tree() {
+        let state = tempfile::tempdir().expect("a folder");
+        let gate = Gate::new("make").with_args(["check"]);
+        let mut verdicts = Verdicts::of(&gate, state.path());
+        verdicts.note(id(1), Ran::Passed);
+        verdicts.note(id(2), failed("broken"));
+        verdicts.note(id(3), Ran::Failed { why: "slow".to_owned(), is_lasting: false });
+        assert!(matches!(verdicts.read(id(3)), Some(Err(why)) if why == "slow"));
+
+        let mut later = Verdicts::of(&gate, state.path());
+        assert_eq!(later.read(id(1)), Some(Ok(())));
+        assert_eq!(later.read(id(2)), Some(Err("broken".to_owned())));
+        assert_eq!(later.read(id(3)), None);
+        let fresh = gate.clone().afresh();
+        assert_eq!(Verdicts::of(&fresh, state.path()).read(id(1)), None);
+        let other = Gate::new("make").with_args(["che", "ck"]);
+        assert_eq!(Verdicts::of(&other, state.path()).read(id(1)), None);
+
+        // A file that a power cut has emptied, and one that is old.
+        fs::write(later.path(id(1)), "").expect("it can be written");
+        assert_eq!(Verdicts::of(&gate, state.path()).read(id(1)), None);
+        let long_ago = SystemTime::now() - Duration::from_hours(2);
+        let file = File::options().append(true).open(later.path(id(2))).expect("it is there");
+        file.set_modified(long_ago).expect("it can be set");
+        assert_eq!(Verdicts::of(&gate, state.path()).read(id(2)), None);
+    }
+}

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant, SystemTime};
 use crate::dialect::Dialect;
 use crate::front_matter::{self, FrontMatter};
 use crate::generate::{self, Generated, Origins};
-use crate::lex::{self, Fault};
-use crate::parse::{self, Include, Parsed, Scope, Use};
+use crate::lex::{self, Chunk, Fault};
+use crate::parse::{self, Facts, Include, Parsed, Scope, Use};
 use crate::roles::Section;
-use crate::straight::{self, Part};
+use crate::straight::Program;
 use crate::{Digest, Error, ErrorKind};
 
 /// Bytes of a template's name.
@@ -39,11 +39,18 @@ pub(crate) struct Segment {
     pub(crate) section: Option<Section>,
     /// Where its role line is, or the text begins.
     pub(crate) offset: usize,
-    pub(crate) template: upon::Template<'static>,
     /// What the segment says if it has no tags; it is then not rendered at all.
     pub(crate) constant: Option<Arc<str>>,
-    /// What it says otherwise, if it has nothing but text and paths.
-    pub(crate) straight: Option<Vec<Part>>,
+    /// What it does otherwise, if it is simple.
+    pub(crate) program: Option<Program>,
+    /// Made with the segment if it has no program, else when it is needed.
+    translated: OnceLock<Result<Translated, Error>>,
+}
+
+/// A segment as `upon` has it.
+#[derive(Debug)]
+pub(crate) struct Translated {
+    pub(crate) template: upon::Template<'static>,
     /// Where the parts of the template's source come from.
     pub(crate) origins: Origins,
 }
@@ -65,16 +72,15 @@ impl Compiled {
             parse(text, &front_matter, dialect).map_err(locate)?;
         facts.insertions.sort_by_key(|(offset, _)| *offset);
         let segments = segments.into_iter().map(|segment| {
-            let generate = || generate::generate(text, &segment.chunks, &facts.insertions);
-            let Generated { source, origins } = generate();
-            let template = dialect.engine.compile(source).map_err(|error| {
-                let (offset, reason) = crate::locate::compile_error(dialect, &generate(), &error);
-                locate(Fault::syntax(offset, reason))
-            })?;
             let constant = generate::constant(text, &segment.chunks).map(Arc::from);
-            let straight = straight::parts(text, &segment.chunks, &tokens);
+            let program = Program::new(text, &segment.chunks, &tokens, &facts.includes);
+            let translated = OnceLock::new();
+            if program.is_none() {
+                let made = translate(text, &segment.chunks, &facts, dialect).map_err(locate)?;
+                let _ = translated.set(Ok(made));
+            }
             let parse::Segment { section, offset, .. } = segment;
-            Ok(Segment { section, offset, template, constant, straight, origins })
+            Ok(Segment { section, offset, constant, program, translated })
         });
         let compiled = Self {
             segments: segments.collect::<Result<_, Error>>()?,
@@ -97,6 +103,19 @@ impl Compiled {
     /// Returns the digest of the text alone; hashed in one piece, which is several times faster.
     pub(crate) fn digest(&self) -> Digest {
         *self.digest.get_or_init(|| Digest::of_text(&self.text))
+    }
+
+    /// Returns a segment as `upon` has it.
+    pub(crate) fn translated(&self, index: usize) -> Result<&Translated, Error> {
+        let make = || {
+            let parsed = parse(&self.text, &self.front_matter, &self.dialect);
+            let translated = parsed.and_then(|Parsed { segments, mut facts, .. }| {
+                facts.insertions.sort_by_key(|(offset, _)| *offset);
+                translate(&self.text, &segments[index].chunks, &facts, &self.dialect)
+            });
+            translated.map_err(|Fault { offset, error }| self.locate(error, offset))
+        };
+        self.segments[index].translated.get_or_init(make).as_ref().map_err(Error::clone)
     }
 
     /// Takes the text apart again, for questions that are asked rarely. Costs about half a compile.
@@ -134,6 +153,22 @@ fn parse(text: &str, front_matter: &FrontMatter, dialect: &Dialect) -> Result<Pa
         crate::tidy::tidy(text, front_matter.body, &mut lexed);
     }
     parse::parse(text, lexed, dialect)
+}
+
+/// Compiles a segment with `upon`. The insertions of the facts are in order.
+fn translate(
+    text: &str,
+    chunks: &[Chunk],
+    facts: &Facts,
+    dialect: &Dialect,
+) -> Result<Translated, Fault> {
+    let generate = || generate::generate(text, chunks, &facts.insertions);
+    let Generated { source, origins } = generate();
+    let template = dialect.engine.compile(source).map_err(|error| {
+        let (offset, reason) = crate::locate::compile_error(dialect, &generate(), &error);
+        Fault::syntax(offset, reason)
+    })?;
+    Ok(Translated { template, origins })
 }
 
 /// An error about a variable that the front matter does not list.

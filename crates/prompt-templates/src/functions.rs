@@ -100,7 +100,7 @@ fn print(f: &mut fmt::Formatter<'_>, value: &Value) -> fmt::Result {
 }
 
 /// The truth of `{% if %}`: empty, zero and absent are false.
-fn truthy(value: &Value) -> bool {
+pub(crate) fn truthy(value: &Value) -> bool {
     match value {
         Value::None => false,
         Value::Bool(value) => *value,

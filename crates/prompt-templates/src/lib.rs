@@ -71,16 +71,19 @@
 //! * Data nests up to 128 deep. Keys of maps are text. Floats are those of 64 bits; integers have up to 128.
 //! * What is rendered has at most 64 MiB, or what [`Builder::max_output_bytes`] says; functions can take
 //!   more than that while they run.
+//! * What is included inside `{% with x as y %}` cannot see `y`, and what is included in a loop over `x` may
+//!   not read `x?.member`; both are told when they are compiled. `{% include "name" with {"y": y} %}` can.
 //! * Blocks nest up to 100 deep, each `else if` counted as one; an expression has up to 64 filters.
 //! * Tokens are estimated, not counted; see [`estimate_tokens`].
 //! * A fence keeps a text apart; it does not keep a model from following what the text says.
 //!
 //! # Performance
 //!
-//! Templates are compiled by [`upon`](https://docs.rs/upon), once for each text. A lookup is one load of
-//! a shared pointer and a search in a map; a [`Prompt`] that is kept needs neither. Renders take no lock
-//! and count in shards. A text without tags is shared or copied, one of text and plain paths is written
-//! without an interpreter. A change copies the map of names, once for all changes that come at the same
+//! A text is compiled once. A lookup is one load of a shared pointer and a search in a map; a [`Prompt`]
+//! that is kept needs neither. Renders take no lock and count in shards. A text without tags is shared or
+//! copied. Messages of text, paths, conditions, loops and includes of such are run as they are; those with
+//! functions or literals are compiled and rendered by [`upon`](https://docs.rs/upon), which also says what
+//! is wrong where data does not fit. A change copies the map of names, once for all changes that come at the same
 //! time. Figures beside `upon`, minijinja and handlebars are in `docs/perf.md` of the repository.
 //!
 //! # Features
@@ -99,6 +102,7 @@ mod digest;
 mod prompt;
 mod render;
 mod roles;
+mod run;
 mod shape;
 
 mod fit;

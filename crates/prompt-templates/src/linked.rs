@@ -5,6 +5,8 @@ use std::sync::{Arc, OnceLock};
 
 use crate::compiled::{Compiled, undeclared};
 use crate::digest::Hasher;
+use crate::parse::{Include, Use};
+use crate::set::Draft;
 use crate::stats::Counters;
 use crate::{Digest, Error, ErrorKind, TemplateStats};
 
@@ -25,38 +27,38 @@ pub(crate) struct Linked {
     /// Shared by all versions of a name.
     pub(crate) counters: Arc<Counters>,
     pub(crate) max_output_bytes: usize,
+    /// Everything included is simple enough to have a program.
+    pub(crate) has_programs: bool,
     digest: OnceLock<Digest>,
-}
-
-/// Where templates are looked up while a set is put together.
-pub(crate) trait Lookup {
-    fn find(&self, name: &str) -> Option<&Arc<Compiled>>;
-    /// Returns the error for a name that `by` includes and that is not there.
-    fn unknown(&self, name: &str, by: &str) -> Error;
 }
 
 impl Linked {
     /// Collects and checks what a template includes.
     pub(crate) fn new(
         root: &Arc<Compiled>,
-        lookup: &dyn Lookup,
+        draft: &Draft<'_>,
         version: u64,
         counters: &Arc<Counters>,
         max_output_bytes: usize,
     ) -> Result<Self, Error> {
         let (partials, counts) = (BTreeMap::new(), BTreeMap::new());
-        let mut walk = Linker { lookup, partials, counts, path: vec![&root.name] };
+        let mut walk = Linker { draft, partials, counts, path: vec![&root.name] };
         walk.visit(root)?;
         let partials = walk.partials;
+        let has_program =
+            |partial: &Compiled| partial.segments.iter().all(|segment| segment.program.is_some());
+        let has_programs = partials.values().all(|partial| has_program(partial));
         let linked = Self {
             root: Arc::clone(root),
             partials,
             version,
             counters: Arc::clone(counters),
             max_output_bytes,
+            has_programs,
             digest: OnceLock::new(),
         };
         linked.check_declared()?;
+        linked.check_optional()?;
         Ok(linked)
     }
 
@@ -129,6 +131,55 @@ impl Linked {
         free
     }
 
+    /// Checks that no partial reads a member that may be absent of a variable that a loop around its
+    /// include has: `upon` would look for the variable outside of the loop.
+    fn check_optional(&self) -> Result<(), Error> {
+        for compiled in self.partials().chain([&*self.root]) {
+            for include in compiled.includes.iter().filter(|include| !include.is_isolated) {
+                let Some(partial) = self.partial(&include.name) else { continue };
+                for local in include.locals.iter().filter(|local| *local != "loop") {
+                    if self.reads_optional(partial, local, &mut HashSet::new()) {
+                        let message = format!(
+                            "a member of '{local}' may be absent in the included '{}'",
+                            include.name
+                        );
+                        let help = crate::parse::give_it(&include.name, local);
+                        let error = Error::new(ErrorKind::Syntax, message).named(local).help(help);
+                        return Err(compiled.locate(error, include.offset));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether a template, or one that it includes, reads such a member of a variable that it
+    /// does not have itself.
+    fn reads_optional<'l>(
+        &'l self,
+        compiled: &'l Compiled,
+        name: &str,
+        seen: &mut HashSet<&'l str>,
+    ) -> bool {
+        let text = &compiled.text;
+        let is_read = |used: &Use| {
+            !used.is_local && used.root(text) == name && used.has_optional_member(text)
+        };
+        if !seen.insert(&compiled.name) {
+            return false;
+        }
+        if compiled.uses.iter().any(is_read) {
+            return true;
+        }
+        let passes = |include: &&Include| {
+            !include.is_isolated && !include.locals.iter().any(|local| local == name)
+        };
+        let inner = compiled.includes.iter().filter(passes);
+        inner
+            .filter_map(|include| self.partial(&include.name))
+            .any(|partial| self.reads_optional(partial, name, seen))
+    }
+
     /// Checks the variables of the partials against those that the root declares.
     fn check_declared(&self) -> Result<(), Error> {
         let Some(declared) = self.root.front_matter.variables() else { return Ok(()) };
@@ -151,7 +202,7 @@ impl Linked {
 }
 
 struct Linker<'l> {
-    lookup: &'l dyn Lookup,
+    draft: &'l Draft<'l>,
     partials: BTreeMap<Arc<str>, Arc<Compiled>>,
     /// How many includes each of the partials comes to.
     counts: BTreeMap<&'l str, usize>,
@@ -165,8 +216,8 @@ impl<'l> Linker<'l> {
         let mut count = 0;
         for include in &compiled.includes {
             let fail = |error: Error| compiled.locate(error, include.offset);
-            let Some(partial) = self.lookup.find(&include.name) else {
-                return Err(fail(self.lookup.unknown(&include.name, &compiled.name)));
+            let Some(partial) = self.draft.find(&include.name) else {
+                return Err(fail(self.draft.unknown(&include.name, &compiled.name)));
             };
             if let Some(start) = self.path.iter().position(|name| *name == &*partial.name) {
                 let mut names = self.path[start..].to_vec();

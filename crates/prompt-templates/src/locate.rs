@@ -35,11 +35,12 @@ pub(crate) fn render_error(
     error: &upon::Error,
 ) -> Error {
     let place = render_place(linked, segment, context).unwrap_or_default();
-    let (compiled, origins) = match place.partial(linked) {
-        Some(partial) => (partial, &partial.segments[0].origins),
-        None => (&*linked.root, &linked.root.segments[segment].origins),
+    let (compiled, segment) = match place.partial(linked) {
+        Some(partial) => (partial, 0),
+        None => (&*linked.root, segment),
     };
-    let offset = origins.of(place.offset);
+    let translated = compiled.translated(segment);
+    let offset = translated.map_or(0, |translated| translated.origins.of(place.offset));
     let reason = reason(error);
     let is_unknown = reason == "not found in this scope" || reason == "not found in map";
     let unknown = is_unknown.then(|| member_at(compiled, offset)).flatten();
@@ -55,10 +56,11 @@ pub(crate) fn render_error(
 /// Renders the shadow of a segment for its error.
 fn render_place(linked: &Linked, segment: usize, context: &Context) -> Option<Place> {
     let engine = &linked.root.dialect.engine;
-    let root = engine.compile(shadow(linked.root.segments[segment].template.source())).ok()?;
+    let root = linked.root.translated(segment).ok()?;
+    let root = engine.compile(shadow(root.template.source())).ok()?;
     let mut partials = BTreeMap::new();
     for partial in linked.partials() {
-        let source = shadow(partial.segments.first()?.template.source());
+        let source = shadow(partial.translated(0).ok()?.template.source());
         partials.insert(&*partial.name, engine.compile(source).ok()?);
     }
     let render = root.render_from(engine, context.value());

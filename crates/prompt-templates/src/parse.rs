@@ -95,7 +95,13 @@ impl BlockKind {
 struct OpenBlock {
     kind: BlockKind,
     offset: usize,
+    /// Where what opens it closes.
+    head_end: usize,
     has_else: bool,
+    /// How many uses of variables there are in front of its body.
+    uses: usize,
+    /// The first include in its body that sees its variables.
+    include: Option<usize>,
     /// Blocks around it and the branches of all of them.
     depth: usize,
     locals: Vec<String>,
@@ -257,16 +263,68 @@ impl Parser<'_> {
         let is_isolated = cursor.take_keyword("with");
         if is_isolated {
             self.expression(cursor)?;
+        } else {
+            self.check_sight(&name, offset)?;
         }
         let locals = self.blocks.iter().flat_map(|block| block.locals.iter().cloned()).collect();
         self.facts.includes.push(Include { name, offset, is_isolated, locals });
         Ok(())
     }
 
+    /// Refuses an include that would have to see the variable of a `with`: `upon` looks for its name at
+    /// the wrong place.
+    fn check_sight(&mut self, name: &str, offset: usize) -> Result<()> {
+        for block in &mut self.blocks {
+            if block.kind == BlockKind::With {
+                let line = Position::of(self.text, block.offset).line;
+                let local = block.locals.join("', '");
+                let message = format!(
+                    "'{name}' is included inside the '{{% with %}}' of line {line} and cannot see '{local}'"
+                );
+                return Err(Fault::syntax(offset, message).help(give_it(name, &local)));
+            }
+            block.include.get_or_insert(offset);
+        }
+        Ok(())
+    }
+
+    /// Binds the variable of a loop by `with` as well, if members of it may be absent: `upon` would then
+    /// look for the variable outside of the loop.
+    fn bind_item(&mut self, block: &OpenBlock, end: &Tag) -> Result<()> {
+        let [.., item, _] = &block.locals[..] else { return Ok(()) };
+        let is_optional =
+            |used: &Use| used.root(self.text) == item && used.has_optional_member(self.text);
+        if !self.facts.uses[block.uses..].iter().any(is_optional) {
+            return Ok(());
+        }
+        if let Some(offset) = block.include {
+            let is_it = |include: &&Include| include.offset == offset;
+            let name = self.facts.includes.iter().find(is_it).map_or("", |include| &include.name);
+            let message = format!(
+                "'{name}' is included in a loop in which a member of '{item}' may be absent"
+            );
+            return Err(Fault::syntax(offset, message).help(give_it(name, item)));
+        }
+        self.facts.insertions.push((block.head_end, format!(" %}}{{% with {item} as {item} ")));
+        self.facts.insertions.push((end.start, " endwith %}{% ".to_owned()));
+        Ok(())
+    }
+
     fn open(&mut self, kind: BlockKind, tag: &Tag, locals: Vec<String>) -> Result<()> {
         let offset = tag.span.start;
         let depth = self.blocks.last().map_or(0, |block| block.depth) + 1;
-        self.blocks.push(OpenBlock { kind, offset, has_else: false, depth, locals });
+        let (head_end, uses) = (tag.end, self.facts.uses.len());
+        let (has_else, include) = (false, None);
+        self.blocks.push(OpenBlock {
+            kind,
+            offset,
+            head_end,
+            has_else,
+            uses,
+            include,
+            depth,
+            locals,
+        });
         check_depth(depth, tag)
     }
 
@@ -274,6 +332,9 @@ impl Parser<'_> {
         let name = kind.name();
         match self.blocks.pop() {
             Some(block) if block.kind == kind => {
+                if kind == BlockKind::For {
+                    self.bind_item(&block, tag)?;
+                }
                 let span = block.offset..tag.span.start;
                 self.facts.scopes.push(Scope { span, locals: block.locals });
                 Ok(())
@@ -299,6 +360,13 @@ impl Parser<'_> {
             |name: &str| blocks.iter().any(|b| b.locals.iter().any(|local| local == name));
         expression::parse(cursor, &mut self.facts, self.dialect, &is_local)
     }
+}
+
+/// Returns how to include a template that cannot see a variable by itself.
+pub(crate) fn give_it(name: &str, variable: &str) -> String {
+    format!(
+        "say what it is to see: '{{% include \"{name}\" with {{\"{variable}\": {variable}}} %}}'"
+    )
 }
 
 /// Returns whether a tag prints nothing but a path, with a member that may be absent.
@@ -365,6 +433,11 @@ impl Use {
     /// Returns the first name.
     pub(crate) fn root<'t>(&self, text: &'t str) -> &'t str {
         &text[self.root.clone()]
+    }
+
+    /// Returns whether a member behind the first name may be absent.
+    pub(crate) fn has_optional_member(&self, text: &str) -> bool {
+        text[self.root.end..self.span.end.max(self.root.end)].contains('?')
     }
 
     /// Returns the names and indices, which are looked at one by one where something is wrong.

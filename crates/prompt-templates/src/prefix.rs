@@ -2,11 +2,12 @@
 
 use crate::Digest;
 use crate::compiled::Compiled;
-use crate::lex::{Chunk, Span, Tag};
+use crate::lex::{Chunk, Tag};
 use crate::linked::Linked;
 use crate::parse::{Facts, Use};
 use crate::render::SEPARATOR;
 use crate::roles::{HISTORY, Section};
+use crate::tidy::trimmed;
 
 /// The text that every render of a prompt begins with, whatever the data: what a provider can cache.
 ///
@@ -91,7 +92,8 @@ impl Walk<'_> {
         for (index, chunk) in chunks.iter().enumerate() {
             match chunk {
                 Chunk::Text(span) | Chunk::Raw(span) => {
-                    text.push_str(trimmed(&self.compiled.text, chunks, index, span));
+                    let source = &self.compiled.text;
+                    text.push_str(&source[trimmed(source, chunks, index, span)]);
                 }
                 Chunk::Silent { .. } => {}
                 Chunk::Expression(tag) => return Some(self.variables(tag)),
@@ -125,33 +127,4 @@ impl Walk<'_> {
         names.dedup();
         names
     }
-}
-
-/// Returns a piece of text without the white space that the tags beside it take away.
-fn trimmed<'t>(text: &'t str, chunks: &[Chunk], index: usize, span: &Span) -> &'t str {
-    let trims = |chunk: Option<&Chunk>, after: bool| match chunk {
-        Some(Chunk::Silent { trim_before, trim_after, .. }) => {
-            if after {
-                *trim_after
-            } else {
-                *trim_before
-            }
-        }
-        Some(Chunk::Expression(tag) | Chunk::Block(tag)) => {
-            if after {
-                tag.trim_after
-            } else {
-                tag.trim_before
-            }
-        }
-        _ => false,
-    };
-    let mut text = &text[span.clone()];
-    if trims(index.checked_sub(1).and_then(|before| chunks.get(before)), true) {
-        text = text.trim_start();
-    }
-    if trims(chunks.get(index + 1), false) {
-        text = text.trim_end();
-    }
-    text
 }

@@ -7,7 +7,6 @@ use upon::Value;
 use crate::compiled::Segment;
 use crate::linked::Linked;
 use crate::roles::{HISTORY, Section};
-use crate::straight;
 use crate::value::type_of;
 use crate::{Content, Context, Error, ErrorKind, Message, Role};
 
@@ -25,20 +24,11 @@ impl Linked {
     pub(crate) fn render_into(&self, context: &Context, text: &mut String) -> Result<(), Error> {
         self.counted(|| {
             text.clear();
-            if let [only] = self.root.segments.as_slice() {
-                if let Some(constant) = &only.constant {
-                    self.check_length(constant.len())?;
-                    text.push_str(constant);
-                    return Ok(());
-                }
-                if self.write_straight(only, context, text) {
-                    return Ok(());
-                }
+            let result = self.sections(context, text);
+            if result.is_err() {
+                text.clear();
             }
-            let mut output = Output::new(std::mem::take(text), self.max_output_bytes);
-            self.sections(context, &mut output)?;
-            *text = output.into_string();
-            Ok(())
+            result
         })
     }
 
@@ -82,33 +72,17 @@ impl Linked {
                 Some(Section::Message(role)) => role,
                 None => Role::User,
             };
-            let mut text = String::new();
             let text = if let Some(constant) = &segment.constant {
                 Content::shared(constant)
-            } else if self.write_straight(segment, context, &mut text) {
-                text.into()
             } else {
-                let mut output = Output::new(String::new(), self.max_output_bytes);
-                self.segment(index, segment, context, &mut output)?;
-                output.into_string().into()
+                let mut text = String::new();
+                self.segment(index, segment, context, &mut text)?;
+                text.into()
             };
             put(Message::new(role, text))?;
         }
         messages.truncate(filled);
         Ok(())
-    }
-
-    /// Renders a segment of text and paths; returns whether it is one and all of it was there. If not,
-    /// the text is empty.
-    fn write_straight(&self, segment: &Segment, context: &Context, text: &mut String) -> bool {
-        let Some(parts) = &segment.straight else { return false };
-        text.reserve(segment.template.source().len());
-        let (source, max) = (&self.root.text, self.max_output_bytes);
-        let is_done = straight::write(parts, source, context.value(), text, max);
-        if !is_done {
-            text.clear();
-        }
-        is_done
     }
 
     fn counted<T>(&self, render: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
@@ -119,50 +93,72 @@ impl Linked {
     }
 
     /// Renders all messages behind each other.
-    fn sections(&self, context: &Context, output: &mut Output) -> Result<(), Error> {
+    fn sections(&self, context: &Context, text: &mut String) -> Result<(), Error> {
         let mut is_first = true;
         for (index, segment) in self.root.segments.iter().enumerate() {
-            let mut separate = |output: &mut Output| {
+            let mut separate = |text: &mut String| {
                 let is_first = std::mem::replace(&mut is_first, false);
-                if is_first { Ok(()) } else { self.write(output, SEPARATOR) }
+                if is_first { Ok(()) } else { self.write(text, SEPARATOR) }
             };
             if segment.section == Some(Section::History) {
                 self.history(segment, context, &mut |message| {
-                    separate(output)?;
-                    self.write(output, &message.content)
+                    separate(text)?;
+                    self.write(text, &message.content)
                 })?;
                 continue;
             }
-            separate(output)?;
+            separate(text)?;
             match &segment.constant {
-                Some(constant) => self.write(output, constant)?,
-                None => self.segment(index, segment, context, output)?,
+                Some(constant) => self.write(text, constant)?,
+                None => self.segment(index, segment, context, text)?,
             }
         }
         Ok(())
     }
 
-    fn write(&self, output: &mut Output, text: &str) -> Result<(), Error> {
-        io::Write::write_all(output, text.as_bytes()).map_err(|_| self.too_long())
+    fn write(&self, text: &mut String, more: &str) -> Result<(), Error> {
+        self.check_length(text.len() + more.len())?;
+        text.push_str(more);
+        Ok(())
     }
 
+    /// Renders a segment behind what is in `text`, which is not to be used after an error.
     fn segment(
         &self,
         index: usize,
         segment: &Segment,
         context: &Context,
-        output: &mut Output,
+        text: &mut String,
     ) -> Result<(), Error> {
-        output.bytes.reserve(segment.template.source().len());
-        let mut render = segment.template.render_from(&self.root.dialect.engine, context.value());
+        if let Some(program) = segment.program.as_ref().filter(|_| self.has_programs) {
+            let start = text.len();
+            text.reserve(program.length);
+            if crate::run::run(self, program, context.value(), text).is_ok() {
+                return Ok(());
+            }
+            text.truncate(start);
+        }
+        self.interpret(index, context, text)
+    }
+
+    /// Has `upon` render a segment.
+    fn interpret(&self, index: usize, context: &Context, text: &mut String) -> Result<(), Error> {
+        let template = &self.root.translated(index)?.template;
+        let mut output = Output::new(std::mem::take(text), self.max_output_bytes);
+        output.bytes.reserve(template.source().len());
+        let mut render = template.render_from(&self.root.dialect.engine, context.value());
         if !self.root.includes.is_empty() {
             render = render.with_template_fn(|name| {
-                let partial = self.partial(name).and_then(|partial| partial.segments.first());
-                partial.map(|segment| &segment.template).ok_or_else(|| "not linked".to_owned())
+                let partial = self.partial(name).ok_or_else(|| "not linked".to_owned())?;
+                let translated = partial.translated(0).map_err(|error| error.to_string())?;
+                Ok(&translated.template)
             });
         }
-        render.to_writer(&mut *output).map_err(|error| {
-            if output.is_full {
+        let result = render.to_writer(&mut output);
+        let is_full = output.is_full;
+        *text = output.into_string();
+        result.map_err(|error| {
+            if is_full {
                 return self.too_long();
             }
             crate::locate::render_error(self, index, context, &error)

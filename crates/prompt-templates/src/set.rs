@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::compiled::Compiled;
-use crate::linked::{Linked, Lookup};
+use crate::linked::Linked;
 use crate::prompt::Prompt;
 use crate::sieve::Sieve;
 use crate::stats::Counters;
@@ -264,8 +264,8 @@ impl Set {
     }
 }
 
-/// A set as it will be.
-struct Draft<'d> {
+/// A set as it will be, in which includes are looked up.
+pub(crate) struct Draft<'d> {
     entries: &'d BTreeMap<Arc<str>, Entry>,
     overlay: &'d BTreeMap<&'d str, &'d Arc<Compiled>>,
     gone: &'d BTreeSet<Arc<str>>,
@@ -273,8 +273,8 @@ struct Draft<'d> {
     misses: Cell<usize>,
 }
 
-impl Lookup for Draft<'_> {
-    fn find(&self, name: &str) -> Option<&Arc<Compiled>> {
+impl Draft<'_> {
+    pub(crate) fn find(&self, name: &str) -> Option<&Arc<Compiled>> {
         if let Some(compiled) = self.overlay.get(name) {
             return Some(compiled);
         }
@@ -282,7 +282,8 @@ impl Lookup for Draft<'_> {
         Some(&entry.linked.root)
     }
 
-    fn unknown(&self, name: &str, by: &str) -> Error {
+    /// Returns the error for a name that `by` includes and that is not there.
+    pub(crate) fn unknown(&self, name: &str, by: &str) -> Error {
         self.misses.set(self.misses.get() + 1);
         let old = self.entries.keys().filter(|name| !self.gone.contains(*name)).map(|name| &**name);
         let names: BTreeSet<_> = old.chain(self.overlay.keys().copied()).collect();

@@ -1,94 +1,241 @@
-//! Segments of text and plain paths, which need no interpreter.
+//! Segments of text, paths, conditions and loops, which need no interpreter of expressions.
 //!
-//! Most prompts of a pipeline are `Review {{ file }} for {{ name }}`. Whatever is out of the ordinary,
-//! such as a variable that is not there, is left to `upon`, which gives the error or the value.
+//! Most prompts are such segments whole. They are a program of their own, which borrows everything from
+//! the data and leaves what is out of the ordinary to `upon`: a variable that is not there, a list that is
+//! printed, a loop over a number. So there is one place that says what an error is, and `upon` compiles
+//! nothing before it is needed.
 
-use upon::Value;
+use crate::lex::{Chunk, Span, Tag, Token, TokenKind};
+use crate::parse::Include;
 
-use crate::lex::{Chunk, Span, Token, TokenKind};
-use crate::value::float;
+/// What a segment does, step by step. Places are those of the text of its template.
+#[derive(Debug, Default)]
+pub(crate) struct Program {
+    pub(crate) steps: Vec<Step>,
+    /// Of all paths.
+    members: Vec<Member>,
+    /// Bytes of its source.
+    pub(crate) length: usize,
+}
 
-/// A part of a segment, by its places in the text of the template.
 #[derive(Debug)]
-pub(crate) enum Part {
+pub(crate) enum Step {
     Text(Span),
-    /// The names and indices of a path.
-    Path(Vec<Span>),
+    Print(Path),
+    /// Goes on at `otherwise` if the value is false, or, with `not`, if it is true.
+    If {
+        value: Path,
+        not: bool,
+        otherwise: usize,
+    },
+    Jump(usize),
+    /// Begins a loop, which goes on at `end` when there is nothing to go over.
+    For {
+        list: Path,
+        names: (Span, Option<Span>),
+        end: usize,
+    },
+    /// Begins the body of the innermost loop again, or ends the loop.
+    Next {
+        body: usize,
+    },
+    With {
+        value: Path,
+        name: Span,
+    },
+    EndWith,
+    /// Renders a partial, by its place among the includes of the template.
+    Include(usize),
 }
 
-/// Returns the parts of a segment, if it has nothing but text and paths.
-pub(crate) fn parts(text: &str, chunks: &[Chunk], tokens: &[Token]) -> Option<Vec<Part>> {
-    if chunks.iter().any(|chunk| matches!(chunk, Chunk::Block(_))) {
-        return None;
-    }
-    let mut parts = Vec::with_capacity(chunks.len());
-    for chunk in chunks {
-        match chunk {
-            Chunk::Text(span) | Chunk::Raw(span) => parts.push(Part::Text(span.clone())),
-            Chunk::Silent { trim_before: false, trim_after: false, .. } => {}
-            Chunk::Expression(tag) if !tag.trim_before && !tag.trim_after => {
-                parts.push(Part::Path(path(text, tag.tokens(tokens))?));
+/// Which of the members are a path's own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Path {
+    from: u32,
+    to: u32,
+}
+
+/// A name or an index of a path.
+#[derive(Debug)]
+pub(crate) struct Member {
+    pub(crate) name: Span,
+    pub(crate) index: Option<usize>,
+    /// It may be absent: it is written `?.name`.
+    pub(crate) is_optional: bool,
+}
+
+impl Program {
+    /// Returns the program of a segment, if all of it is that simple.
+    pub(crate) fn new(
+        text: &str,
+        chunks: &[Chunk],
+        tokens: &[Token],
+        includes: &[Include],
+    ) -> Option<Self> {
+        let mut program = Self::default();
+        program.steps.reserve_exact(chunks.len());
+        let mut writer = Writer { text, includes, program, open: Vec::new() };
+        for (index, chunk) in chunks.iter().enumerate() {
+            match chunk {
+                Chunk::Text(span) | Chunk::Raw(span) => {
+                    let span = crate::tidy::trimmed(text, chunks, index, span);
+                    writer.program.length += span.len();
+                    writer.program.steps.push(Step::Text(span));
+                }
+                Chunk::Silent { .. } => {}
+                Chunk::Expression(tag) => {
+                    writer.program.length += tag.span.len();
+                    let path = writer.path(tag.tokens(tokens))?;
+                    writer.program.steps.push(Step::Print(path));
+                }
+                Chunk::Block(tag) => writer.block(tag, tag.tokens(tokens))?,
             }
-            _ => return None,
         }
+        Some(writer.program)
     }
-    Some(parts)
+
+    pub(crate) fn members(&self, path: Path) -> &[Member] {
+        &self.members[path.from as usize..path.to as usize]
+    }
 }
 
-fn path(text: &str, tokens: &[Token]) -> Option<Vec<Span>> {
-    let mut names = Vec::with_capacity(1);
-    let mut is_dot_due = false;
-    for (index, token) in tokens.iter().enumerate() {
-        match token.kind {
-            TokenKind::Word | TokenKind::Number if !is_dot_due => {
-                names.push(token.span.clone());
-                is_dot_due = true;
+struct Writer<'w> {
+    text: &'w str,
+    includes: &'w [Include],
+    program: Program,
+    open: Vec<Open>,
+}
+
+/// A block that is not closed yet.
+enum Open {
+    If {
+        /// The step that a false condition leaves, unless there was an `else`.
+        condition: Option<usize>,
+        /// The steps at the ends of branches, which go on behind the block.
+        ends: Vec<usize>,
+    },
+    For(usize),
+    With,
+}
+
+impl Writer<'_> {
+    /// Writes the steps of a block tag, whose structure has been checked.
+    fn block(&mut self, tag: &Tag, tokens: &[Token]) -> Option<()> {
+        let (keyword, rest) = tokens.split_first()?;
+        match self.str(keyword) {
+            "if" => {
+                let condition = Some(self.condition(rest)?);
+                self.open.push(Open::If { condition, ends: Vec::new() });
             }
-            TokenKind::Sign('.') if is_dot_due || index == 0 => is_dot_due = false,
-            _ => return None,
+            "else" => {
+                let Some(Open::If { condition, mut ends }) = self.open.pop() else { return None };
+                ends.push(self.push(Step::Jump(0)));
+                self.leave(condition?);
+                let condition = match rest.split_first() {
+                    Some((_, rest)) => Some(self.condition(rest)?),
+                    None => None,
+                };
+                self.open.push(Open::If { condition, ends });
+            }
+            "endif" => {
+                let Some(Open::If { condition, ends }) = self.open.pop() else { return None };
+                condition.into_iter().chain(ends).for_each(|step| self.leave(step));
+            }
+            "for" => {
+                let (names, path) = match rest {
+                    [item, is_in, path @ ..] if self.str(is_in) == "in" => ((item, None), path),
+                    [key, _, value, _, path @ ..] => ((key, Some(value)), path),
+                    _ => return None,
+                };
+                let list = self.path(path)?;
+                let names = (names.0.span.clone(), names.1.map(|name| name.span.clone()));
+                let step = self.push(Step::For { list, names, end: 0 });
+                self.open.push(Open::For(step));
+            }
+            "endfor" => {
+                let Some(Open::For(step)) = self.open.pop() else { return None };
+                self.push(Step::Next { body: step + 1 });
+                self.leave(step);
+            }
+            "with" => {
+                let [path @ .., _, name] = rest else { return None };
+                let (value, name) = (self.path(path)?, name.span.clone());
+                self.push(Step::With { value, name });
+                self.open.push(Open::With);
+            }
+            "endwith" => {
+                self.open.pop();
+                self.push(Step::EndWith);
+            }
+            _ => {
+                let is_here = |include: &Include| tag.span.contains(&include.offset);
+                let index = self.includes.iter().position(is_here)?;
+                if self.includes[index].is_isolated {
+                    return None;
+                }
+                self.push(Step::Include(index));
+            }
+        }
+        Some(())
+    }
+
+    fn str(&self, token: &Token) -> &str {
+        &self.text[token.span.clone()]
+    }
+
+    fn push(&mut self, step: Step) -> usize {
+        self.program.steps.push(step);
+        self.program.steps.len() - 1
+    }
+
+    /// Has a step go on behind the last one, where it does not go on at the next.
+    fn leave(&mut self, step: usize) {
+        let behind = self.program.steps.len();
+        match &mut self.program.steps[step] {
+            Step::If { otherwise: to, .. } | Step::Jump(to) | Step::For { end: to, .. } => {
+                *to = behind;
+            }
+            _ => {}
         }
     }
-    let first = &text[names.first()?.clone()];
-    let is_name = first.starts_with(|c: char| c == '_' || c.is_alphabetic());
-    (is_dot_due && is_name && !crate::expression::is_keyword(first)).then_some(names)
-}
 
-/// Writes the parts of a template of this `source`, and returns whether it could; if not, what it wrote
-/// is to be taken back.
-pub(crate) fn write(
-    parts: &[Part],
-    source: &str,
-    data: &Value,
-    text: &mut String,
-    max: usize,
-) -> bool {
-    for part in parts {
-        match part {
-            Part::Text(part) => text.push_str(&source[part.clone()]),
-            Part::Path(names) => match at(data, source, names) {
-                Some(Value::String(value)) => text.push_str(value),
-                Some(Value::Integer(value)) => push(text, value),
-                Some(Value::Bool(value)) => push(text, value),
-                Some(Value::Float(value)) => text.push_str(&float(*value)),
-                _ => return false,
-            },
-        }
-        if text.len() > max {
-            return false;
-        }
+    fn condition(&mut self, tokens: &[Token]) -> Option<usize> {
+        let (not, path) = match tokens {
+            [not, path @ ..] if self.str(not) == "not" => (true, path),
+            path => (false, path),
+        };
+        let value = self.path(path)?;
+        Some(self.push(Step::If { value, not, otherwise: 0 }))
     }
-    true
-}
 
-fn at<'v>(data: &'v Value, source: &str, names: &[Span]) -> Option<&'v Value> {
-    names.iter().map(|name| &source[name.clone()]).try_fold(data, |value, name| match value {
-        Value::Map(map) => map.get(name),
-        Value::List(list) => list.get(name.parse::<usize>().ok()?),
-        _ => None,
-    })
-}
-
-fn push(text: &mut String, value: &impl std::fmt::Display) {
-    use std::fmt::Write;
-    write!(text, "{value}").expect("a string takes it all");
+    /// Reads a path, if tokens are nothing else.
+    fn path(&mut self, tokens: &[Token]) -> Option<Path> {
+        let from = self.program.members.len();
+        // No dot is needed in front of the first name.
+        let mut dot = Some(false);
+        for (place, token) in tokens.iter().enumerate() {
+            match token.kind {
+                TokenKind::Sign('.') if dot.is_none() || place == 0 => dot = Some(false),
+                TokenKind::QuestionDot if dot.is_none() || place == 0 => dot = Some(true),
+                TokenKind::Word | TokenKind::Number => {
+                    let is_optional = dot.take()?;
+                    let name = self.str(token);
+                    let is_number = token.kind == TokenKind::Number;
+                    let is_first = self.program.members.len() == from;
+                    // What is a letter beyond ASCII, and what a number is too large, `upon` says.
+                    let index = if is_number { Some(name.parse().ok()?) } else { None };
+                    let is_word = name.is_ascii() && !matches!(name, "true" | "false");
+                    if !is_word || is_first && is_number {
+                        return None;
+                    }
+                    let name = token.span.clone();
+                    self.program.members.push(Member { name, index, is_optional });
+                }
+                _ => return None,
+            }
+        }
+        let to = self.program.members.len();
+        let is_path = dot.is_none() && to > from;
+        is_path.then_some(Path { from: u32::try_from(from).ok()?, to: u32::try_from(to).ok()? })
+    }
 }

@@ -35,3 +35,21 @@ fn line_of(text: &str, body: usize, tag: &Span) -> Option<Span> {
     let is_blank = |span: Span| text[span].trim().is_empty();
     (is_blank(start..tag.start) && is_blank(tag.end..end)).then_some(start..end)
 }
+
+/// Returns the place of a piece of text without the white space that the tags beside it take away.
+pub(crate) fn trimmed(text: &str, chunks: &[Chunk], index: usize, span: &Span) -> Span {
+    // What a chunk takes away before and after itself.
+    let trims = |chunk: Option<&Chunk>| match chunk {
+        Some(Chunk::Silent { trim_before, trim_after, .. }) => (*trim_before, *trim_after),
+        Some(Chunk::Expression(tag) | Chunk::Block(tag)) => (tag.trim_before, tag.trim_after),
+        _ => (false, false),
+    };
+    let mut span = span.clone();
+    if trims(index.checked_sub(1).and_then(|before| chunks.get(before))).1 {
+        span.start = span.end - text[span.clone()].trim_start().len();
+    }
+    if trims(chunks.get(index + 1)).0 {
+        span.end = span.start + text[span.clone()].trim_end().len();
+    }
+    span
+}

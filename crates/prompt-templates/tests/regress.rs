@@ -333,3 +333,48 @@ fn a_comment_behind_a_value_is_refused_and_not_taken_in() {
     let text = |key| prompt.meta(key).and_then(prompt_templates::Meta::as_text).unwrap();
     assert_eq!((text("a"), text("d")), ("b # c", "e#f"));
 }
+
+/// `upon` looks for the variable itself outside of the loop, and does not find it there.
+#[test]
+fn a_member_of_a_loop_variable_may_be_absent() {
+    let prompts = store();
+    prompts.compile("_note", "({{ x?.note }})").unwrap();
+    let context = data(&json!({"l": [{}, {"note": "n"}], "m": {"k": {}}}));
+    for (text, expected) in [
+        ("{% for x in l %}<{{ x?.note }}>{% endfor %}", "<><n>"),
+        ("{% for x in l %}{% if x?.note %}1{% else %}0{% endif %}{% endfor %}", "01"),
+        ("{% for k, x in m %}{{ k }}{{ x?.a?.b }}{% endfor %}", "k"),
+        ("{% for x in l -%} {{ default(x?.note, loop.index) }} {%- endfor %}", "0n"),
+        ("{% for x in l %}{% include \"_note\" with {\"x\": x} %}{% endfor %}", "()(n)"),
+    ] {
+        // With `if true` it is left to `upon`, without to a program of our own.
+        for text in [text.to_owned(), format!("{text}{{% if true %}}{{% endif %}}")] {
+            assert_eq!(
+                prompts.compile_and_render("t", &text, &context).unwrap(),
+                expected,
+                "{text}"
+            );
+        }
+    }
+}
+
+/// `upon` cuts the name of the variable out of the text of the partial: it panics, or takes another.
+#[test]
+fn an_include_that_cannot_see_a_variable_is_refused_and_told_how() {
+    let prompts = store();
+    prompts.compile("_note", "({{ x?.note }})").unwrap();
+    prompts.compile("_inner", "{% include \"_note\" %}").unwrap();
+    for (text, column) in [
+        ("{% with a as x %}{% include \"_note\" %}{% endwith %}", 29),
+        ("{% with a as x %}{% for y in l %}{% include \"_note\" %}{% endfor %}{% endwith %}", 45),
+        ("{% for x in l %}{{ x?.a }}{% include \"_inner\" %}{% endfor %}", 38),
+        ("{% for x in l %}{% include \"_inner\" %}{% endfor %}", 28),
+    ] {
+        let error = prompts.compile("t", text).unwrap_err();
+        assert_eq!((error.kind(), error.column()), (ErrorKind::Syntax, Some(column)), "{error}");
+        assert!(error.help_text().unwrap().contains("with {\"x\": x}"), "{error}");
+    }
+    let given = "{% with a as x %}{% include \"_note\" with {\"x\": x} %}{% endwith %}";
+    let context = data(&json!({"a": {"note": "n"}}));
+    assert_eq!(prompts.compile_and_render("t", given, &context).unwrap(), "(n)");
+}

@@ -44,7 +44,7 @@ pub struct Accounting {
     /// Requests that may have been paid for twice: those that were sent again although the first
     /// create, or the first call of the lane `sync`, may have been taken.
     pub possibly_paid_twice: u64,
-    /// The same by kind, model and lane, in order of first appearance.
+    /// The same by kind, model and lane, in the order of their names.
     pub groups: Vec<GroupAccounting>,
 }
 
@@ -83,12 +83,13 @@ impl Accounting {
         usage: Option<Usage>,
         prices: &Prices,
     ) {
-        let is_new = |g: &GroupAccounting| {
-            g.lane == lane && g.model == group.model && g.kind == group.kind.as_str()
-        };
-        let at = self.groups.iter().position(is_new).unwrap_or_else(|| {
-            self.groups.push(GroupAccounting::new(group, lane, prices));
-            self.groups.len() - 1
+        let wanted = (group.kind.as_str(), group.model.as_str(), lane);
+        let place = self
+            .groups
+            .binary_search_by(|g| (g.kind.as_str(), g.model.as_str(), g.lane).cmp(&wanted));
+        let at = place.unwrap_or_else(|at| {
+            self.groups.insert(at, GroupAccounting::new(group, lane, prices));
+            at
         });
         let of_group = &mut self.groups[at];
         of_group.requests += 1;

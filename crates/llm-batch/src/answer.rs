@@ -146,6 +146,8 @@ pub enum RequestError {
         kind: String,
         /// What the provider said.
         message: String,
+        /// Whether the same request may well be answered later.
+        retryable: bool,
     },
     /// The provider did not run the request in time. It is not billed.
     #[error("the provider did not run the request in time")]
@@ -158,6 +160,24 @@ pub enum RequestError {
     Missing {
         /// The provider's batch.
         batch_id: String,
+    },
+    /// The answer was not there at the request's deadline.
+    #[error("the answer was not there at the deadline{}", if *may_be_paid {
+        "; the provider may still answer and bill it"
+    } else {
+        ""
+    })]
+    DeadlineMissed {
+        /// Whether the request is at the provider all the same, which may bill it.
+        may_be_paid: bool,
+    },
+    /// The request may cost more than its own budget. It was not sent.
+    #[error("the request may cost {estimate:.4} USD, more than its budget of {budget:.4} USD")]
+    OverBudget {
+        /// What it may cost, in dollars: an estimate, and rather too high.
+        estimate: f64,
+        /// What it may cost at most, in dollars.
+        budget: f64,
     },
     /// The request went out in a create whose fate is unknown, and the settings say to end it then
     /// ([`OnAmbiguous::Fail`](crate::OnAmbiguous::Fail)). It may have been paid for.
@@ -208,6 +228,8 @@ impl RequestError {
             RequestError::Expired => "expired",
             RequestError::Canceled => "canceled",
             RequestError::Missing { .. } => "missing_result",
+            RequestError::DeadlineMissed { .. } => "deadline_missed",
+            RequestError::OverBudget { .. } => "over_budget",
             RequestError::Unknown { .. } | RequestError::Ambiguous { .. } => "ambiguous",
             RequestError::Pending { .. } => "pending",
             RequestError::Failed { .. } => "failed",
@@ -228,9 +250,8 @@ impl RequestError {
     /// Tells whether the same request, asked anew, may well succeed without any change.
     pub fn is_retryable(&self) -> bool {
         match self {
-            RequestError::Refused { retryable, .. } => *retryable,
-            RequestError::Errored { kind, .. } => {
-                matches!(kind.as_str(), "api_error" | "overloaded_error" | "rate_limit_error")
+            RequestError::Refused { retryable, .. } | RequestError::Errored { retryable, .. } => {
+                *retryable
             }
             RequestError::Expired | RequestError::Canceled => true,
             _ => false,

@@ -2,20 +2,23 @@
 
 use std::mem;
 use std::ops::ControlFlow;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::answer::{Answer, RequestError};
 use crate::backoff::Backoff;
 use crate::draft::{Draft, NOBODY};
 use crate::error::{Error, PendingReason};
+use crate::lane::OnAmbiguous;
 use crate::provider::{CallError, Collected, Progress, Rejection};
 use crate::send::Send;
 use crate::session::{Job, Session};
 use crate::state::Fate;
 use crate::wire_id::seq_of;
 
-/// How often the results of an ended batch are read before a request without a line is given up.
+/// How often the results of an ended batch are read before a request without a line is given up,
+/// and how often where the provider says that it was answered.
 const READS: u32 = 3;
+const READS_OF_PAID: u32 = 10;
 
 /// A batch that the provider has, with the requests that still wait for a result.
 #[derive(Debug)]
@@ -29,6 +32,28 @@ pub(crate) struct Watch {
     pub(crate) progress: Progress,
     pub(crate) backoff: Backoff,
     pub(crate) reads: u32,
+    /// The positions on the wire for which an answer was seen; empty before the first.
+    pub(crate) answered: Vec<bool>,
+    /// Requests that came back without an answer and are sent again, or asked alone, once all
+    /// results were read.
+    pub(crate) again: Vec<u32>,
+    pub(crate) alone: Vec<u32>,
+    /// When it is cancelled, because the deadline is near, and whether that was done.
+    pub(crate) brake: Option<Instant>,
+    pub(crate) is_cancelled: bool,
+}
+
+/// What is done about a request that came back without an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    /// It is told.
+    Tell,
+    /// It is sent again, in another batch.
+    Again,
+    /// It is asked alone.
+    Alone,
+    /// It is told that it came too late.
+    Missed,
 }
 
 impl Watch {
@@ -44,14 +69,17 @@ impl Watch {
 impl Session<'_> {
     /// Asks once how far a batch is, and collects it when it has ended.
     pub(crate) fn watch(&mut self, mut watch: Watch) -> Result<(), Error> {
+        self.cancel_in_time(&mut watch);
         let polled = match mem::replace(&mut watch.progress, Progress::Running) {
             Progress::Running => self.engine.provider.poll(&watch.batch_id, self.call),
             known => Ok(known),
         };
         let failed = match polled {
             Ok(Progress::Running) => {
-                let next = self.later(watch.backoff.after_success());
-                self.jobs.push(next, Job::Watch(watch));
+                if !self.give_up_overdue(&mut watch)? {
+                    let next = self.later(watch.backoff.after_success());
+                    self.watch_later(next, watch);
+                }
                 return Ok(());
             }
             Ok(Progress::Ended) => {
@@ -63,10 +91,15 @@ impl Session<'_> {
             Err(error) => Some(error),
         };
         match failed {
-            None => {}
+            None => self.send_again(watch)?,
             Some(CallError::Passing { retry_after, .. }) => {
+                // What came back without an answer waits with the others; it was not told.
+                let is_over = self.give_up_overdue(&mut watch)?;
+                if is_over && watch.again.is_empty() && watch.alone.is_empty() {
+                    return Ok(());
+                }
                 let next = self.later(watch.backoff.after_failure(retry_after));
-                self.jobs.push(next, Job::Watch(watch));
+                self.watch_later(next, watch);
             }
             Some(CallError::Refused { message }) => {
                 let batch_id = watch.batch_id;
@@ -80,12 +113,15 @@ impl Session<'_> {
     fn collect(&mut self, watch: &mut Watch) -> Result<Option<CallError>, Error> {
         let (engine, call, table) = (self.engine, self.call, self.table);
         let before = watch.members.clone();
-        let wanted = Draft::new(&watch.nonce, &before, table);
+        let (nonce, batch_id) = (watch.nonce.clone(), watch.batch_id.clone());
+        let wanted = Draft::new(&nonce, &before, table);
+        let resent = engine.state().record(watch.at).intent.resent;
         let mut fault = None;
         let mut seen = vec![false; watch.members.len()];
-        let (nonce, members) = (&watch.nonce, &mut watch.members);
+        watch.answered.resize(watch.members.len(), false);
+        let Watch { members, answered, again, alone, is_cancelled, .. } = watch;
         let mut sink = |custom_id: &str, outcome: Result<Answer, RequestError>| {
-            let Some(seq) = seq_of(nonce, custom_id).filter(|seq| *seq < members.len()) else {
+            let Some(seq) = seq_of(&nonce, custom_id).filter(|seq| *seq < members.len()) else {
                 self.stray += 1;
                 return ControlFlow::Continue(());
             };
@@ -93,12 +129,32 @@ impl Session<'_> {
                 self.stray += 1;
                 return ControlFlow::Continue(());
             }
+            answered[seq] |= outcome.is_ok();
             // Not waiting and not repeated: collected before, or asked by nobody today.
             let index = mem::replace(&mut members[seq], NOBODY);
             if index == NOBODY {
                 return ControlFlow::Continue(());
             }
-            match self.hand_over(index as usize, outcome) {
+            let next = match &outcome {
+                Ok(_) => Next::Tell,
+                Err(error) => self.next_for(index, error, resent, *is_cancelled),
+            };
+            let told = match next {
+                Next::Tell => self.hand_over(index as usize, outcome),
+                Next::Missed => {
+                    let missed = RequestError::DeadlineMissed { may_be_paid: false };
+                    self.hand_over(index as usize, Err(missed))
+                }
+                Next::Again => {
+                    again.push(index);
+                    Ok(())
+                }
+                Next::Alone => {
+                    alone.push(index);
+                    Ok(())
+                }
+            };
+            match told {
                 Ok(()) => ControlFlow::Continue(()),
                 Err(error) => {
                     fault = Some(error);
@@ -106,7 +162,7 @@ impl Session<'_> {
                 }
             }
         };
-        let read = engine.provider.results(&watch.batch_id, &wanted, call, &mut sink);
+        let read = engine.provider.results(&batch_id, &wanted, call, &mut sink);
         if let Some(fault) = fault {
             return Err(fault);
         }
@@ -119,17 +175,112 @@ impl Session<'_> {
                 if watch.is_done() {
                     return Ok(None);
                 }
-                if rest.is_none() && watch.reads < READS {
-                    return Ok(Some(CallError::passing("some results are missing")));
-                }
-                let batch_id = watch.batch_id.clone();
-                let missing = rest.unwrap_or(RequestError::Missing { batch_id });
-                for index in watch.wanted() {
-                    self.hand_over(index as usize, Err(missing.clone()))?;
-                }
-                Ok(None)
+                self.missing(watch, unreadable, rest)
             }
         }
+    }
+
+    /// Decides about requests of an ended batch without a result, once all results were read.
+    fn missing(
+        &mut self,
+        watch: &mut Watch,
+        unreadable: u64,
+        rest: Option<RequestError>,
+    ) -> Result<Option<CallError>, Error> {
+        let batch_id = watch.batch_id.clone();
+        let seen = watch.answered.iter().filter(|answered| **answered).count() as u64;
+        let counted = match self.engine.provider.answered(&batch_id, self.call) {
+            Ok(counted) => counted,
+            Err(CallError::Refused { .. }) => None,
+            Err(error) => return Ok(Some(error)),
+        };
+        let missing = counted.unwrap_or(0).saturating_sub(seen);
+        if missing > unreadable {
+            // They are paid for and will come out, if not today.
+            if watch.reads < READS_OF_PAID {
+                return Ok(Some(CallError::passing("paid results are missing")));
+            }
+            self.refused.get_or_insert(PendingReason::Incomplete { batch_id, missing });
+            return Ok(None);
+        }
+        if rest.is_none() && watch.reads < READS {
+            return Ok(Some(CallError::passing("some results are missing")));
+        }
+        let resent = self.engine.state().record(watch.at).intent.resent;
+        let is_unpaid = rest.is_some() || (counted == Some(seen) && unreadable == 0);
+        let missing = rest.unwrap_or(RequestError::Missing { batch_id });
+        let wanted = watch.wanted();
+        watch.members.fill(NOBODY);
+        let policy = self.engine.settings.on_ambiguous;
+        let may_pay_twice = policy == OnAmbiguous::Resubmit && unreadable == 0;
+        if !is_unpaid && may_pay_twice && self.may_resend(resent) && self.afford(wanted.iter().copied())? {
+            let number = self.engine.state().record(watch.at).number;
+            let interval = self.engine.settings.poll_interval;
+            let send = Send::new(wanted, Some(number), resent + 1, interval).doubtful();
+            self.jobs.push(Instant::now(), Job::Send(send));
+            return Ok(None);
+        }
+        for index in wanted {
+            let next = if is_unpaid {
+                self.next_for(index, &missing, resent, watch.is_cancelled)
+            } else {
+                Next::Tell
+            };
+            match next {
+                Next::Tell => self.hand_over(index as usize, Err(missing.clone()))?,
+                Next::Missed => {
+                    let missed = RequestError::DeadlineMissed { may_be_paid: false };
+                    self.hand_over(index as usize, Err(missed))?;
+                }
+                Next::Again => watch.again.push(index),
+                Next::Alone => watch.alone.push(index),
+            }
+        }
+        Ok(None)
+    }
+
+    fn may_resend(&self, resent: u32) -> bool {
+        resent.saturating_add(1) < self.engine.settings.attempts
+    }
+
+    /// Decides about a request that came back without an answer, and unpaid.
+    fn next_for(&self, index: u32, error: &RequestError, resent: u32, is_cancelled: bool) -> Next {
+        let is_unrun = matches!(error, RequestError::Expired | RequestError::Canceled);
+        let is_missing = matches!(error, RequestError::Missing { .. });
+        if !(is_unrun || is_missing || error.is_retryable()) {
+            return Next::Tell;
+        }
+        let due = self.table.due(index as usize);
+        if due.is_some_and(|due| self.brake(due) <= Instant::now()) {
+            return if self.is_auto() { Next::Alone } else { Next::Missed };
+        }
+        match error {
+            // The deadline of another one ended the batch, which says nothing about this one.
+            RequestError::Canceled if is_cancelled => Next::Again,
+            // Somebody wanted it so.
+            RequestError::Canceled => Next::Tell,
+            _ if self.may_resend(resent) => Next::Again,
+            _ => Next::Tell,
+        }
+    }
+
+    /// Sends what came back without an answer, once all results were read.
+    fn send_again(&mut self, mut watch: Watch) -> Result<(), Error> {
+        let (number, resent) = {
+            let state = self.engine.state();
+            let record = state.record(watch.at);
+            (record.number, record.intent.resent)
+        };
+        self.ask_alone(&mut watch, number)?;
+        if !watch.again.is_empty() {
+            let interval = self.engine.settings.poll_interval;
+            let send = Send::new(watch.again, Some(number), resent.saturating_add(1), interval);
+            // What was too much for the provider just now is too much at once, too.
+            let wait = self.crowded.after_failure(None);
+            let next = self.later(wait);
+            self.jobs.push(self.in_time(&send.members, next), Job::Send(send));
+        }
+        Ok(())
     }
 
     /// Takes up a batch of which nothing was run: those at fault fail alone.
@@ -157,6 +308,7 @@ impl Session<'_> {
             };
             state.settle(watch.at, fate)?;
             drop(state);
+            self.discard(watch.at);
             let refused = RequestError::Refused { status: None, kind, message, retryable: false };
             for index in members {
                 self.hand_over(index as usize, Err(refused.clone()))?;
@@ -164,16 +316,18 @@ impl Session<'_> {
             return Ok(());
         }
         state.void(watch.at, format!("{kind}: {message}"), None)?;
-        let replaces = Some(state.record(watch.at).number);
+        let record = state.record(watch.at);
+        let (replaces, resent) = (Some(record.number), record.intent.resent);
         drop(state);
+        self.discard(watch.at);
         if members.is_empty() {
             return Ok(());
         }
         let interval = self.engine.settings.poll_interval;
-        let send = Send::new(members, replaces, interval);
+        let send = Send::new(members, replaces, resent, interval);
         let wait = if is_passing { self.crowded.after_failure(None) } else { Duration::ZERO };
         let next = self.later(wait);
-        self.jobs.push(next, Job::Send(send));
+        self.jobs.push(self.in_time(&send.members, next), Job::Send(send));
         Ok(())
     }
 }

@@ -1,6 +1,7 @@
 //! The lane `sync`: one request at a time each, several on their way together.
 
 use std::collections::VecDeque;
+use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::Scope;
@@ -16,6 +17,7 @@ use crate::lane::{Lane, OnAmbiguous};
 use crate::provider::CreateError;
 use crate::session::{Event, Session};
 use crate::state::{Fate, Intent};
+use crate::table::Table;
 use crate::wire_id::nonce;
 
 /// How often in a row requests do not get through before the pass gives up, and how often one is
@@ -36,6 +38,8 @@ pub(crate) struct Direct {
     cooldown: Option<Instant>,
     /// Set while the provider does not take anything.
     trouble: Option<Trouble>,
+    /// The first deadline of what waits, or one that has gone.
+    due: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -52,6 +56,8 @@ pub(crate) struct Ask {
     at: Option<usize>,
     /// How often an answer was lost.
     lost: u32,
+    /// Whether it may have been paid for, in the batch that it comes from.
+    may_be_paid: bool,
 }
 
 /// What came of an [`Ask`].
@@ -64,26 +70,71 @@ pub(crate) struct Reply {
 
 impl Ask {
     pub(crate) fn new(member: u32, replaces: Option<u64>) -> Ask {
-        Ask { member, replaces, at: None, lost: 0 }
+        Ask { member, replaces, at: None, lost: 0, may_be_paid: false }
+    }
+
+    /// Returns the same for a request that may have been paid for.
+    pub(crate) fn doubtful(self) -> Ask {
+        Ask { may_be_paid: true, ..self }
     }
 }
 
 impl Direct {
     pub(crate) fn new(max: usize) -> Direct {
         let limit = f64::from(u32::try_from(max.min(4)).unwrap_or(4));
-        Direct { queue: VecDeque::new(), running: 0, limit, max, cooldown: None, trouble: None }
+        let queue = VecDeque::new();
+        Direct { queue, running: 0, limit, max, cooldown: None, trouble: None, due: None }
     }
 
-    pub(crate) fn extend(&mut self, asks: impl IntoIterator<Item = Ask>) {
-        self.queue.extend(asks);
+    pub(crate) fn extend(&mut self, asks: impl IntoIterator<Item = Ask>, table: &Table) {
+        for ask in asks {
+            self.notice(&ask, table);
+            self.queue.push_back(ask);
+        }
+    }
+
+    fn notice(&mut self, ask: &Ask, table: &Table) {
+        let due = table.due(ask.member as usize);
+        self.due = [self.due, due].into_iter().flatten().min();
+    }
+
+    /// Puts one back at the head.
+    fn put_back(&mut self, ask: Ask, table: &Table) {
+        self.notice(&ask, table);
+        self.queue.push_front(ask);
+    }
+
+    /// Takes out what waits and is overdue.
+    pub(crate) fn take_overdue(&mut self, table: &Table) -> Vec<u32> {
+        let now = Instant::now();
+        if self.due.is_none_or(|due| due > now) {
+            return Vec::new();
+        }
+        self.due = None;
+        let mut overdue = Vec::new();
+        for ask in mem::take(&mut self.queue) {
+            if table.due(ask.member as usize).is_some_and(|due| due <= now) {
+                overdue.push(ask.member);
+            } else {
+                self.notice(&ask, table);
+                self.queue.push_back(ask);
+            }
+        }
+        overdue
     }
 
     pub(crate) fn is_running(&self) -> bool {
         self.running > 0
     }
 
-    /// Returns when something may go out, if something waits and there is room.
+    /// Returns when there is something to do: something may go out, or is overdue.
     pub(crate) fn next(&self) -> Option<Instant> {
+        let due = self.due.filter(|_| !self.queue.is_empty());
+        [self.next_to_go(), due].into_iter().flatten().min()
+    }
+
+    /// Returns when something may go out, if something waits and there is room.
+    fn next_to_go(&self) -> Option<Instant> {
         let has_room = self.running == 0 || self.running < self.room();
         (has_room && !self.queue.is_empty()).then(|| self.cooldown.unwrap_or_else(Instant::now))
     }
@@ -128,7 +179,8 @@ impl<'s> Session<'s> {
     where
         's: 'scope,
     {
-        while self.direct.next().is_some_and(|next| next <= Instant::now()) {
+        self.miss_asks()?;
+        while self.direct.next_to_go().is_some_and(|next| next <= Instant::now()) {
             let Some(mut ask) = self.direct.queue.pop_front() else { break };
             let (at, nonce) = self.begin_ask(&mut ask)?;
             self.touched.insert(at);
@@ -158,7 +210,7 @@ impl<'s> Session<'s> {
     fn begin_ask(&mut self, ask: &mut Ask) -> Result<(usize, String), Error> {
         let mut state = self.engine.state();
         if let Some(at) = ask.at {
-            state.begin_again(at)?;
+            state.begin_again(at, "")?;
             return Ok((at, state.record(at).intent.nonce.clone()));
         }
         let provider = &*self.engine.provider;
@@ -173,6 +225,9 @@ impl<'s> Session<'s> {
             anchor: String::new(),
             lane: Lane::Sync,
             replaces: ask.replaces,
+            resent: 0,
+            may_be_paid: ask.may_be_paid,
+            preparing: false,
         };
         let at = state.begin(intent, &[ask.member], self.table)?;
         ask.at = Some(at);
@@ -199,7 +254,7 @@ impl<'s> Session<'s> {
             CreateError::Busy { message, retry_after } => {
                 self.engine.state().settle(at, Fate::Unsent { reason: message })?;
                 self.direct.went_badly(interval, retry_after);
-                self.direct.queue.push_front(ask);
+                self.direct.put_back(ask, self.table);
                 Ok(())
             }
             CreateError::NotSent { reason } => {
@@ -207,7 +262,7 @@ impl<'s> Session<'s> {
                 if self.direct.went_badly(interval, None) >= TRIES {
                     self.pending.get_or_insert(PendingReason::Unreachable { reason });
                 }
-                self.direct.queue.push_front(ask);
+                self.direct.put_back(ask, self.table);
                 Ok(())
             }
             CreateError::TooLarge { message } => {
@@ -218,11 +273,14 @@ impl<'s> Session<'s> {
             }
             CreateError::Ambiguous { reason } => {
                 ask.lost += 1;
-                if self.engine.settings.sync_retry && ask.lost <= LOST {
+                if self.engine.settings.sync_retry
+                    && ask.lost <= LOST
+                    && self.afford([ask.member])?
+                {
                     self.direct.went_badly(interval, None);
                     let replaces = Some(self.doubt(at, ask.member, reason)?);
                     ask = Ask { replaces, at: None, ..ask };
-                    self.direct.queue.push_front(ask);
+                    self.direct.put_back(ask, self.table);
                     return Ok(());
                 }
                 self.engine.state().settle(at, Fate::Ambiguous { reason: reason.clone() })?;
@@ -243,9 +301,9 @@ impl<'s> Session<'s> {
             let answer = self.engine.provider.answer(response);
             return self.hand_over(member as usize, Ok(answer));
         }
-        if self.engine.settings.sync_retry {
+        if self.engine.settings.sync_retry && self.afford([member])? {
             let replaces = Some(self.doubt(at, member, reason.to_owned())?);
-            self.direct.queue.push_back(Ask::new(member, replaces));
+            self.direct.extend([Ask::new(member, replaces)], self.table);
             return Ok(());
         }
         self.lost_for_good(member as usize, reason.to_owned())

@@ -33,6 +33,10 @@ pub(crate) struct Settings {
     pub(crate) fresh: bool,
     pub(crate) prices: Prices,
     pub(crate) max_cost: Option<f64>,
+    pub(crate) attempts: u32,
+    pub(crate) batch_time: Duration,
+    pub(crate) headroom: Duration,
+    pub(crate) pay_twice: bool,
 }
 
 #[derive(Debug)]
@@ -111,9 +115,7 @@ impl Engine {
         if !self.settings.fresh {
             self.refuse_conflicts(table)?;
         }
-        if let Some(max) = self.settings.max_cost {
-            self.keep_budget(table, max)?;
-        }
+        let budget = self.budget(table)?;
         let call = Call::within(self.settings.timeout, &self.settings.stop, &self.http_calls);
         let mut tell = |index: usize, outcome| {
             if mode == Mode::Tickets {
@@ -122,36 +124,9 @@ impl Engine {
             }
             on_outcome(index, outcome);
         };
-        let mut session = Session::new(self, &call, table, &mut tell);
+        let mut session = Session::new(self, &call, table, budget, &mut tell);
         let worked = session.work(mode);
         session.finish(worked)
-    }
-
-    /// Refuses a pass that may cost more than it must: what its requests have cost, and what those
-    /// may cost that have no answer yet. One that sends nothing new costs nothing new.
-    fn keep_budget(&self, table: &Table, max: f64) -> Result<(), Error> {
-        let prices = &self.settings.prices;
-        let state = self.state();
-        let (mut total, mut sends) = (0.0, false);
-        for (index, item) in table.items().iter().enumerate() {
-            if table.invalid(index).is_some() {
-                continue;
-            }
-            let model = &table.group(index).model;
-            let known = state.find(&item.id).filter(|known| known.digest == item.digest);
-            let lane = known.map_or(self.settings.lane.lane(), |k| state.record(k.at).intent.lane);
-            let delivered = known.and_then(|_| state.delivered(&item.id));
-            let cost = match delivered {
-                Some(delivered) => prices.cost(model, lane, delivered.usage.unwrap_or_default()),
-                None => prices.estimate(model, lane, item.bytes, table.longest_answer(index)?),
-            };
-            sends |= known.is_none();
-            total += cost.ok_or_else(|| Error::NoPrice { model: model.clone() })?;
-        }
-        if sends && total > max {
-            return Err(Error::OverBudget { estimate: total, max });
-        }
-        Ok(())
     }
 
     /// Refuses ids that were used in a create with another content.

@@ -62,6 +62,18 @@ pub enum Error {
         /// The model.
         model: String,
     },
+    /// A limit to the cost was set, and a request sets none to the length of its answer.
+    #[error(
+        "the request `{id}` does not say how long its answer may be, so a limit to the cost cannot \
+         be kept; set `max_tokens`"
+    )]
+    NoLongestAnswer {
+        /// The request.
+        id: String,
+    },
+    /// The requests could not all be read. Nothing was sent.
+    #[error("{0}")]
+    Input(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The same id is being worked on in this process.
     #[error("the request `{id}` is in flight; wait for it or give the second one its own id")]
     InFlight {
@@ -151,6 +163,14 @@ pub enum PendingReason {
         /// What happened to the last one.
         reason: String,
     },
+    /// Results that the provider counts as answered, and which are paid for, were not among those
+    /// that it gave out, time after time.
+    Incomplete {
+        /// The provider's batch.
+        batch_id: String,
+        /// How many are missing.
+        missing: u64,
+    },
     /// The provider refuses to tell about a batch it took, for example because the key changed.
     Refused {
         /// The provider's batch.
@@ -168,6 +188,9 @@ impl fmt::Display for PendingReason {
             PendingReason::State { problem } => f.write_str(problem),
             PendingReason::Unreachable { reason } => {
                 write!(f, "the provider cannot be reached: {reason}")
+            }
+            PendingReason::Incomplete { batch_id, missing } => {
+                write!(f, "{missing} paid results of batch `{batch_id}` are not given out yet")
             }
             PendingReason::Refused { batch_id, message } => {
                 write!(f, "the provider does not tell about batch `{batch_id}`: {message}")

@@ -168,9 +168,19 @@ impl Http {
         }
     }
 
+    /// Deletes one object; that it is not there is fine.
+    pub(crate) fn delete(&self, path: &str, call: &Call<'_>) -> Result<(), CallError> {
+        let request = self.request("DELETE", path);
+        let (response, _hooked) = self.run(request, POLL.min(call.time_left()), call)?;
+        let reply = reply(response, MAX_OBJECT, |text| self.scrub(text));
+        let is_gone = reply.status.is_success() || reply.status == StatusCode::NOT_FOUND;
+        if is_gone { Ok(()) } else { Err(self.refusal(&reply)) }
+    }
+
     /// Reads one object.
     pub(crate) fn get(&self, path: &str, call: &Call<'_>) -> Result<Vec<u8>, CallError> {
-        let (response, _hooked) = self.open(path, POLL.min(call.time_left()), call)?;
+        let request = self.request("GET", path);
+        let (response, _hooked) = self.run(request, POLL.min(call.time_left()), call)?;
         let reply = reply(response, MAX_OBJECT, |text| self.scrub(text));
         if reply.status != StatusCode::OK {
             return Err(self.refusal(&reply));
@@ -179,24 +189,30 @@ impl Http {
     }
 
     /// Opens a download of any length.
-    pub(crate) fn download(&self, path: &str, call: &Call<'_>) -> Result<Download, CallError> {
-        let (response, hooked) = self.open(path, call.time_left(), call)?;
+    pub(crate) fn download<'c>(
+        &'c self,
+        path: String,
+        call: &'c Call<'c>,
+    ) -> Result<Download<'c>, CallError> {
+        let (response, hooked) = self.run(self.request("GET", &path), call.time_left(), call)?;
         if response.status() != StatusCode::OK {
             return Err(self.refusal(&reply(response, 0, |text| self.scrub(text))));
         }
-        Ok(Download { body: response.into_body().into_reader(), _hooked: hooked })
+        let tag = strong_tag(response.headers());
+        let body = response.into_body().into_reader();
+        Ok(Download { http: self, path, call, body, at: 0, resumed_at: None, tag, _hooked: hooked })
     }
 
-    /// Sends a GET. It and the reading of its answer are broken off when somebody stops the call,
-    /// as long as what is returned beside the answer lives.
-    fn open(
+    /// Sends a request that may be sent twice. It and the reading of its answer are broken off when
+    /// somebody stops the call, as long as what is returned beside the answer lives.
+    fn run(
         &self,
-        path: &str,
+        request: ureq::http::request::Builder,
         timeout: Duration,
         call: &Call<'_>,
     ) -> Result<(Response<Body>, Hooked), CallError> {
         let passing = |error: ureq::Error| CallError::passing(self.scrub(&error.to_string()));
-        let request = self.request("GET", path).body(()).map_err(|e| passing(e.into()))?;
+        let request = request.body(()).map_err(|e| passing(e.into()))?;
         let reads = self.reads.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let request = reads
             .configure_request(request)
@@ -256,16 +272,70 @@ impl Http {
     }
 }
 
-/// The body of an answer, as it comes.
-pub(crate) struct Download {
+/// The body of an answer, as it comes. One that breaks off goes on where it was, if the server
+/// gives it a strong validator and keeps to it: neither provider promises ranges, and HTTP says
+/// when they are safe.
+pub(crate) struct Download<'c> {
+    http: &'c Http,
+    path: String,
+    call: &'c Call<'c>,
     body: BodyReader<'static>,
+    /// How much was read.
+    at: u64,
+    /// Where it last went on: it has to come further before it does so again.
+    resumed_at: Option<u64>,
+    tag: Option<HeaderValue>,
     _hooked: Hooked,
 }
 
-impl Read for Download {
+impl Read for Download<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.body.read(buffer)
+        loop {
+            match self.body.read(buffer) {
+                Ok(read) => {
+                    self.at += read as u64;
+                    return Ok(read);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if !self.go_on() => return Err(error),
+                Err(_) => {}
+            }
+        }
     }
+}
+
+impl Download<'_> {
+    /// Asks for the rest; tells whether it comes.
+    fn go_on(&mut self) -> bool {
+        let Some(tag) = &self.tag else { return false };
+        if self.at == 0 || self.resumed_at >= Some(self.at) || self.call.is_stopped() {
+            return false;
+        }
+        self.resumed_at = Some(self.at);
+        let request = self
+            .http
+            .request("GET", &self.path)
+            .header("range", format!("bytes={}-", self.at))
+            .header("if-range", tag);
+        let opened = self.http.run(request, self.call.time_left(), self.call);
+        let Ok((response, hooked)) = opened else { return false };
+        let begins = format!("bytes {}-", self.at);
+        let range = response.headers().get("content-range").and_then(|range| range.to_str().ok());
+        let is_the_rest = response.status() == StatusCode::PARTIAL_CONTENT
+            && range.is_some_and(|range| range.starts_with(&begins))
+            && strong_tag(response.headers()).is_none_or(|other| other == *tag);
+        if is_the_rest {
+            self.body = response.into_body().into_reader();
+            self._hooked = hooked;
+        }
+        is_the_rest
+    }
+}
+
+/// Returns what tells one content of an address from any other, to the byte.
+fn strong_tag(headers: &HeaderMap) -> Option<HeaderValue> {
+    let tag = headers.get("etag")?;
+    (tag.as_bytes().starts_with(b"\"") && tag.len() > 2).then(|| tag.clone())
 }
 
 fn agent(base: &BaseUrl, kept_connections: usize) -> Agent {

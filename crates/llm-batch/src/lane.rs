@@ -41,18 +41,49 @@ impl fmt::Display for Lane {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum LaneChoice {
-    /// All in batches.
+    /// All in batches. A batch whose requests have a deadline is cancelled a while before it; what
+    /// it has not answered by then ends as
+    /// [`DeadlineMissed`](crate::RequestError::DeadlineMissed).
     #[default]
     Batch,
-    /// One by one, several at a time, each answered at once.
+    /// One by one, several at a time, each answered at once. What cannot be asked before its
+    /// deadline is not asked.
     Sync,
+    /// In batches, but for what is needed sooner than a batch takes
+    /// ([`batch_time`](crate::Builder::batch_time)): that is asked one by one. A batch whose
+    /// deadline comes near is cancelled, and what it reports as not run is asked one by one, so
+    /// that it is paid for once.
+    Auto,
+}
+
+impl FromStr for LaneChoice {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<LaneChoice, Error> {
+        match name {
+            "batch" => Ok(LaneChoice::Batch),
+            "sync" => Ok(LaneChoice::Sync),
+            "auto" => Ok(LaneChoice::Auto),
+            other => Err(Error::Setting {
+                problem: format!("`{other}` is unknown; write batch, sync or auto"),
+            }),
+        }
+    }
 }
 
 impl LaneChoice {
+    /// Returns the lane by whose price an estimate is on the safe side.
+    pub(crate) fn dearest(self) -> Lane {
+        match self {
+            LaneChoice::Batch => Lane::Batch,
+            LaneChoice::Sync | LaneChoice::Auto => Lane::Sync,
+        }
+    }
+
     /// Returns the lane that a request takes which was not sent yet.
     pub(crate) fn lane(self) -> Lane {
         match self {
-            LaneChoice::Batch => Lane::Batch,
+            LaneChoice::Batch | LaneChoice::Auto => Lane::Batch,
             LaneChoice::Sync => Lane::Sync,
         }
     }

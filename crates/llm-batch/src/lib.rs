@@ -78,6 +78,8 @@ mod collect;
 mod direct;
 
 mod bodies;
+mod budget;
+mod deadline;
 mod digest;
 mod draft;
 mod lane;

@@ -27,6 +27,9 @@ const TIMEOUT: Duration = Duration::from_hours(26);
 const IN_FLIGHT: usize = 16;
 const LIST_LAG: Duration = Duration::from_mins(1);
 const CONCURRENT: usize = 8;
+const ATTEMPTS: u32 = 3;
+const BATCH_TIME: Duration = Duration::from_hours(1);
+const HEADROOM: Duration = Duration::from_mins(15);
 
 /// Sends model requests of many callers in few provider batches, and pays for each once.
 ///
@@ -70,6 +73,10 @@ pub struct Builder {
     fresh: bool,
     prices: Prices,
     max_cost: Option<f64>,
+    attempts: u32,
+    batch_time: Duration,
+    headroom: Duration,
+    pay_twice: bool,
 }
 
 impl LlmBatch {
@@ -93,6 +100,10 @@ impl LlmBatch {
             fresh: false,
             prices: Prices::default(),
             max_cost: None,
+            attempts: ATTEMPTS,
+            batch_time: BATCH_TIME,
+            headroom: HEADROOM,
+            pay_twice: false,
         }
     }
 
@@ -325,6 +336,36 @@ impl Builder {
         self
     }
 
+    /// Sets how often a request is sent at most, 3 times by default, where a batch ends with an error
+    /// that passes, with the request expired, or without a result that was paid for. None of that
+    /// is billed. What may have been paid for is not sent again because of this.
+    pub fn attempts(mut self, attempts: u32) -> Builder {
+        self.attempts = attempts.max(1);
+        self
+    }
+
+    /// Sets how long a batch is expected to take; 1 h by default. In the lane `auto`, what is needed
+    /// sooner is asked one by one.
+    pub fn batch_time(mut self, time: Duration) -> Builder {
+        self.batch_time = time;
+        self
+    }
+
+    /// Sets how long before its deadline a batch is cancelled, 15 min by default, so that the
+    /// provider has the time to end it and what it did not do can be asked one by one.
+    pub fn headroom(mut self, headroom: Duration) -> Builder {
+        self.headroom = headroom;
+        self
+    }
+
+    /// Sets whether a request may be paid for twice to keep its deadline: in the lane `auto`, what
+    /// was cancelled and has not ended half the headroom before the deadline is then asked one by
+    /// one all the same, and counts as possibly paid twice. Not by default.
+    pub fn pay_twice_for_deadlines(mut self, pay: bool) -> Builder {
+        self.pay_twice = pay;
+        self
+    }
+
     /// Opens the state folder and returns the batcher. Nothing is sent.
     ///
     /// # Errors
@@ -359,6 +400,10 @@ impl Builder {
             fresh: self.fresh,
             prices: self.prices,
             max_cost: self.max_cost,
+            attempts: self.attempts,
+            batch_time: self.batch_time,
+            headroom: self.headroom,
+            pay_twice: self.pay_twice,
         };
         let max_items = self.max_items.unwrap_or(MAX_ITEMS).min(self.provider.limits().max_items);
         let engine = Arc::new(Engine::new(self.provider, settings, State::open(&state)?));

@@ -121,6 +121,7 @@ fn submission((record, waiting): (Record, usize)) -> Submission {
         _ if intent.lane == Lane::Sync && waiting == 0 => (Stage::Done, None, None),
         None | Some(Fate::Sending) => (Stage::Unknown, None, None),
         Some(Fate::Ambiguous { reason }) => (Stage::Unknown, None, Some(reason)),
+        Some(Fate::Preparing) => (Stage::Unsent, None, None),
         Some(Fate::Unsent { reason }) => (Stage::Unsent, None, Some(reason)),
         Some(Fate::Submitted { batch_id }) if waiting == 0 => (Stage::Done, Some(batch_id), None),
         Some(Fate::Submitted { batch_id }) => (Stage::Submitted, Some(batch_id), None),

@@ -113,6 +113,36 @@ pub trait Provider: Send + Sync + fmt::Debug + 'static {
         sink: &mut Sink<'_>,
     ) -> Result<Collected, CallError>;
 
+    /// Asks how many requests of an ended batch were answered, where the provider counts them.
+    ///
+    /// It is asked when results are missing: what was answered is paid for, and is not sent again.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError`], told apart by whether asking again later makes sense.
+    fn answered(&self, batch_id: &str, call: &Call<'_>) -> Result<Option<u64>, CallError> {
+        let _ = (batch_id, call);
+        Ok(None)
+    }
+
+    /// Tells whether [`prepare`](Provider::prepare) leaves something at the provider, which
+    /// [`discard`](Provider::discard) removes. Then the intent is on the disk before it, too.
+    fn leaves_traces(&self) -> bool {
+        false
+    }
+
+    /// Removes what [`prepare`](Provider::prepare) left for a create that made no batch. `anchor`
+    /// is what it returned, empty where that is not known; `nonce` is that of its
+    /// [`Draft`]. What is of no use any more is all that this may remove.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError`]; what is left then costs nothing but room.
+    fn discard(&self, nonce: &str, anchor: &str, call: &Call<'_>) -> Result<(), CallError> {
+        let _ = (nonce, anchor, call);
+        Ok(())
+    }
+
     /// Tells whether [`ask`](Provider::ask) works: the lanes `sync` and `auto` need it.
     fn answers_at_once(&self) -> bool {
         false

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::str::FromStr;
+use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -38,6 +39,12 @@ pub struct Request {
     pub body: Body,
     /// The longest answer wanted, in tokens. Not used by [`Body::Raw`], which carries its own.
     pub max_tokens: u32,
+    /// When the answer is needed at the latest; `None` where it may come whenever it does.
+    ///
+    /// Not part of a request's identity: a repeated run may name another one.
+    pub deadline: Option<SystemTime>,
+    /// What this one request may cost at most, in dollars. One that may cost more is not sent.
+    pub budget: Option<f64>,
     /// Notes of the caller. Kept with the request, never sent, never looked at.
     pub metadata: Map<String, Value>,
 }
@@ -51,6 +58,8 @@ impl Request {
             model: model.into(),
             body,
             max_tokens: DEFAULT_MAX_TOKENS,
+            deadline: None,
+            budget: None,
             metadata: Map::new(),
         }
     }
@@ -75,6 +84,24 @@ impl Request {
     #[must_use]
     pub fn with_max_tokens(mut self, max_tokens: u32) -> Request {
         self.max_tokens = max_tokens;
+        self
+    }
+
+    /// Returns the request with a moment at which its answer is needed at the latest.
+    ///
+    /// What is done about it is up to the lane; see [`LaneChoice`](crate::LaneChoice).
+    #[must_use]
+    pub fn with_deadline(mut self, deadline: SystemTime) -> Request {
+        self.deadline = Some(deadline);
+        self
+    }
+
+    /// Returns the request with what it may cost at most, in dollars.
+    ///
+    /// What it may cost is estimated as for [`max_cost`](crate::Builder::max_cost).
+    #[must_use]
+    pub fn with_budget(mut self, dollars: f64) -> Request {
+        self.budget = Some(dollars);
         self
     }
 

@@ -52,22 +52,24 @@ impl Session<'_> {
             let record = state.record(seek.at);
             (record.intent.anchor.clone(), record.size, state.batch_ids())
         };
+        if self.miss_overdue(&mut seek.members, true)? {
+            return Ok(());
+        }
         let lost = Lost { anchor: &anchor, nonce: &seek.nonce, requests, known: &known };
         let policy = self.engine.settings.on_ambiguous;
         match self.engine.provider.find(&lost, self.call) {
             Ok(Found::Batch(created)) => self.submitted(seek.at, seek.nonce, seek.members, created),
             Ok(Found::Absent) => match policy {
                 OnAmbiguous::Fail => self.give_up(&seek, "the provider's list does not have it"),
-                OnAmbiguous::Resubmit => self.resubmit(&seek, true),
-                OnAmbiguous::Hold => {
+                OnAmbiguous::Resubmit if self.afford(seek.wanted())? => self.resubmit(&seek, true),
+                OnAmbiguous::Hold | OnAmbiguous::Resubmit => {
                     let lag = self.engine.settings.list_lag;
                     let first = *seek.absent.get_or_insert_with(Instant::now);
                     if first.elapsed() >= lag {
                         return self.resubmit(&seek, false);
                     }
                     let next = first.checked_add(lag).unwrap_or(self.call.deadline());
-                    self.jobs.push(next, Job::Seek(seek));
-                    Ok(())
+                    self.seek_later(next, seek)
                 }
             },
             Ok(Found::Undecided { reason }) => {
@@ -77,16 +79,14 @@ impl Session<'_> {
                 // What may be it is in the list, so the list is not behind.
                 seek.absent = None;
                 let next = self.later(seek.backoff.after_success());
-                self.jobs.push(next, Job::Seek(seek));
-                Ok(())
+                self.seek_later(next, seek)
             }
             Err(CallError::Passing { message, retry_after }) => {
                 if policy == OnAmbiguous::Fail {
                     return self.give_up(&seek, &message);
                 }
                 let next = self.later(seek.backoff.after_failure(retry_after));
-                self.jobs.push(next, Job::Seek(seek));
-                Ok(())
+                self.seek_later(next, seek)
             }
             Err(CallError::Refused { message }) => {
                 if policy == OnAmbiguous::Fail {
@@ -102,6 +102,12 @@ impl Session<'_> {
         }
     }
 
+    #[expect(clippy::unnecessary_wraps, reason = "it stands where other ends can fail")]
+    fn seek_later(&mut self, next: Instant, seek: Seek) -> Result<(), Error> {
+        self.jobs.push(self.in_time(&seek.members, next), Job::Seek(seek));
+        Ok(())
+    }
+
     /// Sends the requests once more under another nonce.
     fn resubmit(&mut self, seek: &Seek, may_be_paid: bool) -> Result<(), Error> {
         let members: Vec<u32> = seek.wanted().collect();
@@ -111,9 +117,11 @@ impl Session<'_> {
         let paid: Option<&mut dyn Iterator<Item = Arc<str>>> =
             if may_be_paid { Some(&mut ids) } else { None };
         state.void(seek.at, seek.reason.clone(), paid)?;
-        let replaces = Some(state.record(seek.at).number);
+        let record = state.record(seek.at);
+        let (replaces, resent) = (Some(record.number), record.intent.resent);
         drop(state);
-        let send = Send::new(members, replaces, self.engine.settings.poll_interval);
+        self.discard(seek.at);
+        let send = Send::new(members, replaces, resent, self.engine.settings.poll_interval);
         self.jobs.push(Instant::now(), Job::Send(send));
         Ok(())
     }

@@ -4,7 +4,6 @@ use std::time::{Duration, Instant};
 
 use crate::answer::RequestError;
 use crate::backoff::Backoff;
-use crate::collect::Watch;
 use crate::draft::Draft;
 use crate::error::{Error, PendingReason};
 use crate::lane::Lane;
@@ -32,30 +31,56 @@ pub(crate) struct Send {
     backoff: Backoff,
     /// Attempts in a row that did not get through.
     failures: u32,
+    /// How often the requests came back without an answer.
+    resent: u32,
+    /// Whether they may have been paid for all the same.
+    may_be_paid: bool,
 }
 
 impl Send {
     pub(crate) fn new(
         members: Vec<u32>,
         replaces: Option<u64>,
+        resent: u32,
         interval: Option<Duration>,
     ) -> Send {
-        let (nonce, backoff) = (nonce(), Backoff::new(interval));
-        Send { members, replaces, nonce, anchor: None, at: None, backoff, failures: 0 }
+        Send {
+            members,
+            replaces,
+            nonce: nonce(),
+            anchor: None,
+            at: None,
+            backoff: Backoff::new(interval),
+            failures: 0,
+            resent,
+            may_be_paid: false,
+        }
+    }
+
+    /// Returns the same for requests that may have been paid for.
+    pub(crate) fn doubtful(self) -> Send {
+        Send { may_be_paid: true, ..self }
     }
 }
 
 impl Session<'_> {
     /// Sends one create: intent to disk, one call, its fate to disk.
     pub(crate) fn send(&mut self, mut send: Send) -> Result<(), Error> {
+        self.take_out_late(&mut send)?;
+        if send.members.is_empty() {
+            return Ok(());
+        }
         if let Some(cooldown) = self.cooldown.filter(|until| *until > Instant::now()) {
-            self.jobs.push(cooldown, Job::Send(send));
+            self.jobs.push(self.in_time(&send.members, cooldown), Job::Send(send));
             return Ok(());
         }
         let (engine, table) = (self.engine, self.table);
         let provider = &*engine.provider;
         let (members, id) = (send.members.clone(), send.nonce.clone());
         let draft = Draft::new(&id, &members, table);
+        if send.at.is_none() && provider.leaves_traces() {
+            send.at = Some(self.begin(&send, String::new(), true)?);
+        }
         let anchor = match &send.anchor {
             Some(anchor) => anchor.clone(),
             None => match provider.prepare(&draft, self.call) {
@@ -67,23 +92,12 @@ impl Session<'_> {
             },
         };
         let at = if let Some(at) = send.at {
-            engine.state().begin_again(at)?;
+            engine.state().begin_again(at, &anchor)?;
             at
         } else {
-            let group = table.group(members[0] as usize);
-            let intent = Intent {
-                nonce: id.clone(),
-                provider: provider.name().to_owned(),
-                endpoint: provider.endpoint().to_owned(),
-                kind: group.kind.to_string(),
-                model: group.model.clone(),
-                anchor: anchor.clone(),
-                lane: Lane::Batch,
-                replaces: send.replaces,
-            };
-            *send.at.insert(engine.state().begin(intent, &members, table)?)
+            let begun = self.begin(&send, anchor.clone(), false)?;
+            *send.at.insert(begun)
         };
-        self.touched.insert(at);
         self.created += 1;
         engine.tally(|totals| totals.submissions += 1);
         match provider.create(&draft, &anchor, self.call) {
@@ -98,6 +112,28 @@ impl Session<'_> {
         }
     }
 
+    /// Writes down what is about to be sent, or prepared; returns its record.
+    fn begin(&mut self, send: &Send, anchor: String, preparing: bool) -> Result<usize, Error> {
+        let (engine, table) = (self.engine, self.table);
+        let group = table.group(send.members[0] as usize);
+        let intent = Intent {
+            nonce: send.nonce.clone(),
+            provider: engine.provider.name().to_owned(),
+            endpoint: engine.provider.endpoint().to_owned(),
+            kind: group.kind.to_string(),
+            model: group.model.clone(),
+            anchor,
+            lane: Lane::Batch,
+            replaces: send.replaces,
+            resent: send.resent,
+            may_be_paid: send.may_be_paid,
+            preparing,
+        };
+        let at = engine.state().begin(intent, &send.members, table)?;
+        self.touched.insert(at);
+        Ok(at)
+    }
+
     /// Goes on with a batch that the provider has.
     pub(crate) fn submitted(
         &mut self,
@@ -109,13 +145,10 @@ impl Session<'_> {
         let Created { batch_id, progress } = created;
         self.engine.tally(|totals| totals.batches += 1);
         self.engine.state().settle(at, Fate::Submitted { batch_id: batch_id.clone() })?;
-        let mut backoff = Backoff::new(self.engine.settings.poll_interval);
-        let next = match progress {
-            Progress::Running => Instant::now() + backoff.after_success(),
-            _ => Instant::now(),
-        };
-        let watch = Watch { at, batch_id, nonce, members, progress, backoff, reads: 0 };
-        self.jobs.push(next, Job::Watch(watch));
+        let is_running = progress == Progress::Running;
+        let mut watch = self.watch_of(at, batch_id, nonce, members, progress);
+        let next = if is_running { self.later(watch.backoff.after_success()) } else { Instant::now() };
+        self.watch_later(next, watch);
         Ok(())
     }
 
@@ -129,8 +162,8 @@ impl Session<'_> {
                     self.refused.get_or_insert(PendingReason::Unreachable { reason });
                     return Ok(());
                 }
-                let wait = send.backoff.after_failure(None);
-                self.jobs.push(self.later(wait), Job::Send(send));
+                let next = self.later(send.backoff.after_failure(None));
+                self.jobs.push(self.in_time(&send.members, next), Job::Send(send));
                 Ok(())
             }
             CreateError::Busy { message, retry_after } => {
@@ -139,23 +172,17 @@ impl Session<'_> {
                 let until = self.later(send.backoff.after_failure(retry_after));
                 // The account is what is limited: nobody else need try earlier.
                 self.cooldown = self.cooldown.max(Some(until));
-                self.jobs.push(until, Job::Send(send));
+                self.jobs.push(self.in_time(&send.members, until), Job::Send(send));
                 Ok(())
             }
             CreateError::TooLarge { .. } if send.members.len() > 1 => {
-                let replaces = match send.at {
-                    Some(at) => {
-                        let reason = "more than the provider takes at once".to_owned();
-                        let mut state = self.engine.state();
-                        state.void(at, reason, None)?;
-                        Some(state.record(at).number)
-                    }
-                    None => send.replaces,
-                };
+                let replaces = self.drop_unsent(&send, "more than the provider takes at once")?;
+                let (resent, may_be_paid) = (send.resent, send.may_be_paid);
                 let half = send.members.split_off(send.members.len() / 2);
                 for members in [send.members, half] {
-                    let send = Send::new(members, replaces, self.engine.settings.poll_interval);
-                    self.jobs.push(Instant::now(), Job::Send(send));
+                    let interval = self.engine.settings.poll_interval;
+                    let half = Send::new(members, replaces, resent, interval);
+                    self.jobs.push(Instant::now(), Job::Send(Send { may_be_paid, ..half }));
                 }
                 Ok(())
             }
@@ -166,6 +193,39 @@ impl Session<'_> {
                 self.refuse(&send, Some(status), &kind, message, retryable)
             }
         }
+    }
+
+    /// Gives a create up of which nothing came; returns the record whose requests these are.
+    fn drop_unsent(&mut self, send: &Send, reason: &str) -> Result<Option<u64>, Error> {
+        let Some(at) = send.at else { return Ok(send.replaces) };
+        let number = {
+            let mut state = self.engine.state();
+            state.void(at, reason.to_owned(), None)?;
+            state.record(at).number
+        };
+        self.discard(at);
+        Ok(Some(number))
+    }
+
+    /// Takes the requests out for which a batch that is not created yet comes too late.
+    fn take_out_late(&mut self, send: &mut Send) -> Result<(), Error> {
+        let now = Instant::now();
+        let is_late = |session: &Session<'_>, member: u32| {
+            let due = session.table.due(member as usize);
+            due.is_some_and(|due| due <= now || (session.is_auto() && session.brake(due) <= now))
+        };
+        if !send.members.iter().any(|&member| is_late(self, member)) {
+            return Ok(());
+        }
+        let replaces = self.drop_unsent(send, "the deadline came first")?;
+        let (late, rest): (Vec<u32>, Vec<u32>) =
+            send.members.iter().partition(|member| is_late(self, **member));
+        for member in late {
+            self.ask_or_miss(member, replaces, false)?;
+        }
+        let again = Send::new(rest, replaces, send.resent, self.engine.settings.poll_interval);
+        *send = Send { may_be_paid: send.may_be_paid, ..again };
+        Ok(())
     }
 
     fn note_unsent(&mut self, send: &Send, reason: &str) -> Result<(), Error> {
@@ -190,6 +250,7 @@ impl Session<'_> {
         };
         if let Some(at) = send.at {
             self.engine.state().settle(at, Fate::Refused { code, kind, message, retryable })?;
+            self.discard(at);
         }
         for &member in &send.members {
             self.hand_over(member as usize, Err(refused.clone()))?;

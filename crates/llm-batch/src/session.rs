@@ -6,6 +6,7 @@ use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
 use crate::accounting::{Accounting, Delivered, Run};
+use crate::budget::Budget;
 use crate::answer::{Answer, RequestError, Status};
 use crate::backoff::Backoff;
 use crate::collect::Watch;
@@ -40,6 +41,7 @@ pub(crate) struct Session<'s> {
     pub(crate) touched: BTreeSet<usize>,
     pub(crate) jobs: Queue<Job>,
     pub(crate) direct: Direct,
+    pub(crate) budget: Budget,
     events: Receiver<Event>,
     pub(crate) sender: Sender<Event>,
     /// No create goes out before.
@@ -57,6 +59,7 @@ pub(crate) enum Job {
     Send(Send),
     Seek(Seek),
     Watch(Watch),
+    Discard { nonce: String, anchor: String },
 }
 
 /// What happens elsewhere.
@@ -77,6 +80,7 @@ impl<'s> Session<'s> {
         engine: &'s Engine,
         call: &'s Call<'s>,
         table: &'s Table,
+        budget: Budget,
         on_outcome: &'s mut dyn FnMut(usize, Result<Answer, RequestError>),
     ) -> Session<'s> {
         let (sender, events) = mpsc::channel();
@@ -93,6 +97,7 @@ impl<'s> Session<'s> {
             touched: BTreeSet::new(),
             jobs: Queue::new(),
             direct: Direct::new(engine.settings.max_concurrent),
+            budget,
             events,
             sender,
             cooldown: None,
@@ -135,6 +140,10 @@ impl<'s> Session<'s> {
                     Job::Send(send) => self.send(send)?,
                     Job::Seek(seek) => self.seek(seek)?,
                     Job::Watch(watch) => self.watch(watch)?,
+                    Job::Discard { nonce, anchor } => {
+                        // What is left costs nothing but room.
+                        let _ = self.engine.provider.discard(&nonce, &anchor, self.call);
+                    }
                 }
                 while let Ok(event) = self.events.try_recv() {
                     self.take(event)?;
@@ -271,6 +280,8 @@ impl<'s> Session<'s> {
                 members[known.seq] = wire;
             } else if let Some(error) = self.table.invalid(index) {
                 self.hand_over(index, Err(error.clone()))?;
+            } else if let Some(error) = self.over_budget(index)? {
+                self.hand_over(index, Err(error))?;
             } else {
                 fresh.push((wire, None));
             }
@@ -279,6 +290,32 @@ impl<'s> Session<'s> {
             self.take_up(at, members, &mut fresh)?;
         }
         Ok(fresh)
+    }
+
+    /// Returns why a request is not sent that may cost more than it says.
+    fn over_budget(&self, index: usize) -> Result<Option<RequestError>, Error> {
+        let Some(budget) = self.table.budget(index) else { return Ok(None) };
+        match self.engine.estimate(self.table, index, None) {
+            Ok(estimate) if estimate <= budget => Ok(None),
+            Ok(estimate) => Ok(Some(RequestError::OverBudget { estimate, budget })),
+            Err(error @ (Error::NoPrice { .. } | Error::NoLongestAnswer { .. })) => {
+                Ok(Some(RequestError::invalid(error.to_string())))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Has what a create left behind that made no batch removed.
+    pub(crate) fn discard(&mut self, at: usize) {
+        if !self.engine.provider.leaves_traces() {
+            return;
+        }
+        let (nonce, anchor) = {
+            let state = self.engine.state();
+            let intent = &state.record(at).intent;
+            (intent.nonce.clone(), intent.anchor.clone())
+        };
+        self.jobs.push(Instant::now(), Job::Discard { nonce, anchor });
     }
 
     /// Goes on with a create of an earlier pass.
@@ -297,18 +334,14 @@ impl<'s> Session<'s> {
         let wanted = members.iter().copied().filter(|member| *member != NOBODY);
         match (fate, lane) {
             (Some(Fate::Submitted { batch_id }), _) => {
-                let watch = Watch {
-                    at,
-                    batch_id,
-                    nonce,
-                    members,
-                    progress: Progress::Running,
-                    backoff: Backoff::new(self.engine.settings.poll_interval),
-                    reads: 0,
-                };
+                let watch = self.watch_of(at, batch_id, nonce, members, Progress::Running);
                 self.jobs.push(Instant::now(), Job::Watch(watch));
             }
-            (Some(Fate::Unsent { .. } | Fate::Void { .. }), _) => {
+            (Some(Fate::Preparing | Fate::Unsent { .. }), _) => {
+                self.discard(at);
+                fresh.extend(wanted.map(|member| (member, Some(number))));
+            }
+            (Some(Fate::Void { .. }), _) => {
                 fresh.extend(wanted.map(|member| (member, Some(number))));
             }
             (Some(fate @ Fate::Refused { .. }), _) => {
@@ -337,16 +370,27 @@ impl<'s> Session<'s> {
         let settings = &self.engine.settings;
         if settings.lane == LaneChoice::Sync {
             let asks = fresh.iter().map(|&(member, replaces)| Ask::new(member, replaces));
-            self.direct.extend(asks);
+            self.direct.extend(asks, self.table);
             return Ok(());
         }
+        let soon = Instant::now().checked_add(settings.batch_time);
+        let is_urgent = |member: u32| {
+            let due = self.table.due(member as usize);
+            settings.lane == LaneChoice::Auto && due.is_some() && due <= soon
+        };
+        let (urgent, fresh): (Vec<_>, Vec<_>) =
+            fresh.iter().partition(|(member, _)| is_urgent(*member));
+        let urgent = urgent.into_iter().map(|(member, replaces)| Ask::new(member, replaces));
+        self.direct.extend(urgent, self.table);
         let max_items = settings.max_items.unwrap_or(limits.max_items);
-        let (pieces, refused) = plan(self.table, fresh, &limits, max_items);
+        let (pieces, refused) = plan(self.table, &fresh, &limits, max_items);
         for (index, error) in refused {
             self.hand_over(index, Err(error))?;
         }
         for piece in pieces {
-            let send = Send::new(piece.members, piece.replaces, settings.poll_interval);
+            let resent = piece.replaces.map_or(0, |number| self.engine.state().resent(number));
+            let interval = settings.poll_interval;
+            let send = Send::new(piece.members, piece.replaces, resent, interval);
             self.jobs.push(Instant::now(), Job::Send(send));
         }
         Ok(())

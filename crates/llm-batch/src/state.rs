@@ -50,6 +50,21 @@ pub(crate) struct Intent {
     /// The number of the record whose requests are sent again here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) replaces: Option<u64>,
+    /// How often these requests were sent before and came back without an answer.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) resent: u32,
+    /// Whether they may have been paid for all the same.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) may_be_paid: bool,
+    /// Whether it was written before it was prepared: as long as there is no status, nothing but
+    /// that was done.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) preparing: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature is serde's")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// The requests of a create, as they are written and read.
@@ -86,7 +101,9 @@ impl Serialize for Members<'_> {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "lowercase")]
 pub(crate) enum Fate {
-    /// It is on its way once more.
+    /// Nothing was created; what comes before a create may be done or not.
+    Preparing,
+    /// It is on its way.
     Sending,
     /// Nothing was created, and it can be sent again.
     Unsent { reason: String },
@@ -107,6 +124,9 @@ struct StatusFile {
     /// How often it was sent.
     #[serde(default = "once")]
     attempts: u64,
+    /// What it is found by, where the intent was written before that was known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    anchor: Option<String>,
 }
 
 fn once() -> u64 {
@@ -199,12 +219,20 @@ impl Records {
         let mut all = Records::default();
         for number in numbers {
             let path = dir.join(intent_file(number));
-            let IntentFile { intent, requests } = durable::read(&path, INTENT)?;
+            let IntentFile { mut intent, requests } = durable::read(&path, INTENT)?;
             let path = dir.join(status_file(number));
             let status: Option<StatusFile> =
                 if path.exists() { Some(durable::read(&path, STATUS)?) } else { None };
-            let (fate, attempts) = status.map_or((None, 1), |s| (Some(s.fate), s.attempts));
-            let is_doubted = matches!(fate, Some(Fate::Void { may_be_paid: true, .. }));
+            let (fate, attempts) = match status {
+                Some(StatusFile { fate, attempts, anchor }) => {
+                    intent.anchor = anchor.unwrap_or(intent.anchor);
+                    (Some(fate), attempts)
+                }
+                None if intent.preparing => (Some(Fate::Preparing), 0),
+                None => (None, 1),
+            };
+            let is_doubted = intent.may_be_paid
+                || matches!(fate, Some(Fate::Void { may_be_paid: true, .. }));
             let (at, size) = (all.list.len(), requests.len());
             for (seq, (id, hex)) in requests.into_iter().enumerate() {
                 // Of an unknown digest nothing else has the same.
@@ -263,6 +291,12 @@ impl State {
         &self.records[at]
     }
 
+    /// Returns how often the requests of a record came back without an answer before.
+    pub(crate) fn resent(&self, number: u64) -> u32 {
+        let at = self.records.binary_search_by_key(&number, |record| record.number);
+        at.map_or(0, |at| self.records[at].intent.resent)
+    }
+
     /// Returns the record whose requests this one sent again.
     pub(crate) fn replaced_by(&self, at: usize) -> Option<usize> {
         let number = self.records[at].intent.replaces?;
@@ -287,7 +321,8 @@ impl State {
         self.delivered.get(id).copied()
     }
 
-    /// Writes down that a create is about to be sent. It is on the disk when this returns.
+    /// Writes down that a create is about to be sent, or prepared where the intent says so. It is
+    /// on the disk when this returns.
     pub(crate) fn begin(
         &mut self,
         intent: Intent,
@@ -301,24 +336,32 @@ impl State {
         for (seq, &member) in members.iter().enumerate() {
             let item = &table.items()[member as usize];
             let known = Known { at, seq, digest: item.digest };
+            if intent.may_be_paid {
+                self.doubted.insert(Arc::clone(&item.id));
+            }
             self.known.insert(Arc::clone(&item.id), known);
         }
         let size = members.len();
-        self.records.push(Record { number, intent, size, fate: None, attempts: 1 });
+        let fate = intent.preparing.then_some(Fate::Preparing);
+        let attempts = u64::from(!intent.preparing);
+        self.records.push(Record { number, intent, size, fate, attempts });
         Ok(at)
     }
 
-    /// Writes down that a create is about to be sent once more. It is on the disk when this
-    /// returns.
-    pub(crate) fn begin_again(&mut self, at: usize) -> Result<(), Error> {
-        self.records[at].attempts += 1;
+    /// Writes down that a create of a record is about to be sent, found by `anchor`. It is on the
+    /// disk when this returns.
+    pub(crate) fn begin_again(&mut self, at: usize, anchor: &str) -> Result<(), Error> {
+        let record = &mut self.records[at];
+        record.attempts += 1;
+        anchor.clone_into(&mut record.intent.anchor);
         self.settle(at, Fate::Sending)
     }
 
     /// Writes down what became of a create. It is on the disk when this returns.
     pub(crate) fn settle(&mut self, at: usize, fate: Fate) -> Result<(), Error> {
         let record = &mut self.records[at];
-        let status = StatusFile { fate, attempts: record.attempts };
+        let anchor = record.intent.preparing.then(|| record.intent.anchor.clone());
+        let status = StatusFile { fate, attempts: record.attempts, anchor };
         let written = durable::write(&self.dir, &status_file(record.number), STATUS, &status);
         let batch = match &status.fate {
             Fate::Submitted { batch_id } => format!("record batch `{batch_id}` in"),

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
 
 use serde::Deserialize;
 
@@ -19,10 +20,12 @@ use crate::request::{Kind, Request};
 pub(crate) struct Table {
     items: Vec<Item>,
     groups: Vec<Group>,
-    by_name: HashMap<(Kind, String), u32>,
+    by_name: HashMap<(Kind, String, Option<SystemTime>), u32>,
     bodies: Bodies,
     /// Requests that cannot be sent as they are.
     invalid: HashMap<usize, RequestError>,
+    /// What requests may cost at most, where they say so.
+    budgets: HashMap<usize, f64>,
 }
 
 /// What requests of one batch have in common.
@@ -30,6 +33,8 @@ pub(crate) struct Table {
 pub(crate) struct Group {
     pub(crate) kind: Kind,
     pub(crate) model: String,
+    /// When their answers are needed at the latest.
+    pub(crate) due: Option<Instant>,
 }
 
 /// What is kept of a request.
@@ -43,6 +48,15 @@ pub(crate) struct Item {
     pub(crate) digest: Digest,
 }
 
+/// How far ahead a deadline is kept; beyond it clocks do not reach everywhere.
+const FURTHEST: Duration = Duration::from_hours(100 * 365 * 24);
+
+/// Returns the moment of a deadline on the clock that does not jump; now where it has passed.
+fn moment(deadline: SystemTime) -> Instant {
+    let left = deadline.duration_since(SystemTime::now()).unwrap_or_default();
+    Instant::now() + left.min(FURTHEST)
+}
+
 impl Table {
     /// Returns an empty table; bodies that do not fit in memory go into `dir`.
     pub(crate) fn new(dir: &Path) -> Table {
@@ -52,6 +66,7 @@ impl Table {
             by_name: HashMap::new(),
             bodies: Bodies::new(dir),
             invalid: HashMap::new(),
+            budgets: HashMap::new(),
         }
     }
 
@@ -80,15 +95,19 @@ impl Table {
                 self.invalid.insert(index, error);
             }
         }
+        if let Some(dollars) = request.budget {
+            self.budgets.insert(index, dollars);
+        }
         self.items.push(item);
         Ok(())
     }
 
     fn group_of(&mut self, request: &Request) -> u32 {
-        let key = (request.kind.clone(), request.model.clone());
+        let key = (request.kind.clone(), request.model.clone(), request.deadline);
         let groups = &mut self.groups;
-        *self.by_name.entry(key).or_insert_with_key(|(kind, model)| {
-            groups.push(Group { kind: kind.clone(), model: model.clone() });
+        *self.by_name.entry(key).or_insert_with_key(|(kind, model, deadline)| {
+            let due = deadline.map(moment);
+            groups.push(Group { kind: kind.clone(), model: model.clone(), due });
             u32::try_from(groups.len() - 1).expect("fewer groups than requests fit in memory")
         })
     }
@@ -105,17 +124,33 @@ impl Table {
         &self.groups[self.items[index].group as usize]
     }
 
+    /// Returns what a request may cost at most, where it says so.
+    pub(crate) fn budget(&self, index: usize) -> Option<f64> {
+        self.budgets.get(&index).copied()
+    }
+
+    pub(crate) fn has_deadlines(&self) -> bool {
+        self.groups.iter().any(|group| group.due.is_some())
+    }
+
+    /// Returns when the answer to a request is needed at the latest.
+    pub(crate) fn due(&self, index: usize) -> Option<Instant> {
+        self.group(index).due
+    }
+
     /// Returns why a request cannot be sent as it is.
     pub(crate) fn invalid(&self, index: usize) -> Option<&RequestError> {
         self.invalid.get(&index)
     }
 
-    /// Returns the longest answer that a request asks for, in tokens; 0 where it does not say.
-    pub(crate) fn longest_answer(&self, index: usize) -> Result<u64, Error> {
+    /// Returns the longest answer that a request asks for, in tokens, all choices together; `None`
+    /// where it does not say.
+    pub(crate) fn longest_answer(&self, index: usize) -> Result<Option<u64>, Error> {
         #[derive(Deserialize)]
         struct Longest {
             max_tokens: Option<u64>,
             max_completion_tokens: Option<u64>,
+            n: Option<u64>,
         }
         let item = &self.items[index];
         let mut body = vec![0; usize::try_from(item.bytes).unwrap_or(usize::MAX)];
@@ -127,7 +162,8 @@ impl Table {
         self.read(index, 0, &mut body).map_err(unreadable)?;
         let longest: Longest =
             serde_json::from_slice(&body).map_err(|error| unreadable(error.into()))?;
-        Ok(longest.max_tokens.or(longest.max_completion_tokens).unwrap_or(0))
+        let tokens = longest.max_completion_tokens.or(longest.max_tokens);
+        Ok(tokens.map(|tokens| tokens.saturating_mul(longest.n.unwrap_or(1))))
     }
 
     /// Fills `buffer` from the body of a request, from `start` on.

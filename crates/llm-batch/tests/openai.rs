@@ -5,23 +5,26 @@
 mod common;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use common::{KEY, Place, ask, assert_answered, run};
 use llm_batch::providers::{OpenAi, Profile};
-use llm_batch::{Body, LlmBatch, Message, Provider, Request, Role};
-use llm_simulator::{Endpoint, Reply, Seen, Simulator};
+use llm_batch::{Body, Builder, Error, LlmBatch, Message, Provider, Request, Role, Stop};
+use llm_simulator::{Call, Endpoint, Reply, Seen, Simulator};
 use serde_json::{Value, json};
 
 fn open(simulator: &Simulator, place: &Place) -> LlmBatch {
+    builder(simulator, place).build().unwrap()
+}
+
+fn builder(simulator: &Simulator, place: &Place) -> Builder {
     let provider = OpenAi::builder(KEY).base_url(simulator.url()).build().unwrap();
     LlmBatch::builder(Arc::new(provider))
         .state(place.state())
         .poll_interval(Duration::from_millis(1))
         .list_lag(Duration::from_millis(20))
         .timeout(Duration::from_mins(1))
-        .build()
-        .unwrap()
 }
 
 /// The lines of every file that was uploaded.
@@ -171,20 +174,73 @@ fn a_body_in_a_string_and_a_line_without_a_response_are_read() {
     assert_answered(&outcomes, &["a"]);
 }
 
+/// An upload that was taken is used although its answer was lost; one that was not is made again.
 #[test]
-fn a_lost_upload_costs_nothing_and_is_made_again() {
-    let simulator = Simulator::builder()
-        .after(|call, usual| match (call.endpoint, call.nth) {
-            (Endpoint::Upload, 0) => Reply::Drop,
-            (Endpoint::Upload, 1) => Reply::error(500, "server_error", "no"),
-            _ => usual,
+fn a_lost_upload_is_found_by_its_name_or_made_again_and_leaves_no_file_behind() {
+    for (is_taken, uploads) in [(true, 1), (false, 2)] {
+        let lose = move |call: &Call<'_>| (call.endpoint, call.nth) == (Endpoint::Upload, 0);
+        let simulator = Simulator::builder()
+            .before(move |call| (!is_taken && lose(call)).then_some(Reply::Drop))
+            .after(move |call, usual| if lose(call) { Reply::Drop } else { usual })
+            .start()
+            .unwrap();
+        let (outcomes, ended) = run(&open(&simulator, &Place::new()), ["a"].map(ask));
+        assert_answered(&outcomes, &["a"]);
+        let counts = ended.unwrap().accounting;
+        assert_eq!((counts.submissions, simulator.count(Endpoint::Upload)), (1, uploads));
+        assert_eq!(simulator.orphans(), [""; 0]);
+    }
+}
+
+/// What was uploaded for a create that made no batch is deleted: after a refusal, after one that
+/// was too large, and after a process that died between upload and create.
+#[test]
+fn files_of_creates_that_made_no_batch_are_deleted() {
+    let refused = Simulator::builder()
+        .before(|call| match call.endpoint {
+            Endpoint::Create => Some(Reply::error(400, "invalid_request_error", "no")),
+            _ => None,
         })
         .start()
         .unwrap();
-    let (outcomes, ended) = run(&open(&simulator, &Place::new()), ["a"].map(ask));
+    let (outcomes, _) = run(&open(&refused, &Place::new()), ["a"].map(ask));
+    assert_eq!(outcomes[0].1.as_ref().unwrap_err().kind(), "invalid_request_error");
+    assert_eq!((refused.count(Endpoint::Upload), refused.orphans()), (1, Vec::new()));
+
+    let halved = Simulator::builder()
+        .before(|call| match (call.endpoint, call.nth) {
+            (Endpoint::Create, 0) => Some(Reply::error(413, "too_large", "no")),
+            _ => None,
+        })
+        .start()
+        .unwrap();
+    let (outcomes, _) = run(&open(&halved, &Place::new()), ["a", "b"].map(ask));
+    assert_answered(&outcomes, &["a", "b"]);
+    assert_eq!((halved.count(Endpoint::Upload), halved.orphans()), (3, Vec::new()));
+
+    // The record of an upload that nothing came after is what such a process leaves.
+    let place = Place::new();
+    let stopped = Stop::new();
+    let (hand, died) = (stopped.clone(), Arc::new(AtomicBool::new(false)));
+    let has_died = Arc::clone(&died);
+    let simulator = Simulator::builder()
+        .after(move |call, usual| {
+            if call.endpoint == Endpoint::Upload && !has_died.swap(true, Ordering::SeqCst) {
+                hand.stop();
+                return Reply::Drop;
+            }
+            usual
+        })
+        .start()
+        .unwrap();
+    let cut = builder(&simulator, &place).stop(stopped).build().unwrap();
+    assert!(matches!(run(&cut, ["a"].map(ask)).1, Err(Error::Pending { .. })));
+    drop(cut);
+    assert_eq!(simulator.orphans().len(), 1);
+    let (outcomes, ended) = run(&open(&simulator, &place), ["a"].map(ask));
     assert_answered(&outcomes, &["a"]);
-    let counts = ended.unwrap().accounting;
-    assert_eq!((counts.submissions, simulator.count(Endpoint::Upload)), (1, 3));
+    assert_eq!(ended.unwrap().accounting.submissions, 1);
+    assert_eq!((simulator.orphans(), simulator.paid().len()), (Vec::new(), 1));
 }
 
 #[test]

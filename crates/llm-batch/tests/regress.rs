@@ -35,7 +35,8 @@ fn a_requester_whose_result_is_missing_is_told_and_a_late_one_still_gets_its_own
     // Nobody was waiting when the results came in.
     assert_eq!(kept.wait().unwrap().text.unwrap(), "answer to question a");
     let Err(BatchError::Failed(error)) = lost.wait() else { panic!("an answer") };
-    assert!(matches!(*error, RequestError::Missing { .. }));
+    // The provider says that it was answered, so it is paid for, and to be had later.
+    assert!(matches!(*error, RequestError::Pending { .. }), "{error:?}");
 }
 
 /// The seed groups through a map, so batches leave in another order each time.

@@ -6,9 +6,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Faults, KEY, Place, Sim, ask, assert_answered, jsonl, open, run};
+use common::{Faults, KEY, Place, Seen, Sim, ask, assert_answered, builder, jsonl, open, run};
 use llm_batch::providers::Anthropic;
-use llm_batch::{Body, Error, Kind, LlmBatch, Message, Request, RequestError, Role, Status, Usage};
+use llm_batch::{
+    Body, Error, Kind, LlmBatch, Message, PendingReason, Request, RequestError, Role, Status, Usage,
+};
 
 #[test]
 fn three_requests_of_one_kind_and_model_are_one_create() {
@@ -121,9 +123,11 @@ fn repeated_foreign_and_broken_lines_reach_nobody() {
     assert_eq!(ended.unwrap().stray_results, 5);
 }
 
+/// A result that the provider counts as answered is paid for: it is never given up. One that it
+/// does not count was not, and is reported.
 #[test]
 fn a_missing_result_is_looked_for_again_and_then_reported() {
-    for found_at in [1, 99] {
+    for (found_at, is_counted) in [(1, true), (99, true), (99, false)] {
         let sim = Sim::start(Faults {
             results: Some(Box::new(move |nth, mut lines| {
                 if nth < found_at {
@@ -131,20 +135,33 @@ fn a_missing_result_is_looked_for_again_and_then_reported() {
                 }
                 jsonl(&lines)
             })),
+            poll: (!is_counted).then_some(Box::new(|_, seen: &Seen| {
+                let id = seen.path.rsplit('/').next().unwrap();
+                Some(common::batch_object(id, true))
+            }) as _),
             ..Faults::default()
         });
         let place = Place::new();
         let (outcomes, ended) = run(&open(&sim, &place), ["a", "b", "c"].map(ask));
-        let run = ended.unwrap();
-        if found_at == 1 {
-            assert_answered(&outcomes, &["a", "b", "c"]);
-        } else {
-            assert_answered(&outcomes[..2], &["a", "c"]);
-            let error = outcomes[2].1.as_ref().unwrap_err();
-            assert_eq!(error.kind(), "missing_result");
-            assert!(error.to_string().contains("msgbatch_0"), "{error}");
+        match (found_at, ended) {
+            (1, ended) => {
+                assert_answered(&outcomes, &["a", "b", "c"]);
+                assert_eq!(ended.unwrap().stray_results, 0);
+            }
+            (_, Err(Error::Pending { reason, run, .. })) if is_counted => {
+                assert_answered(&outcomes, &["a", "c"]);
+                let batch_id = "msgbatch_0".to_owned();
+                assert_eq!(reason, PendingReason::Incomplete { batch_id, missing: 1 });
+                assert_eq!(run.accounting.pending, 1);
+            }
+            (_, ended) => {
+                assert_answered(&outcomes[..2], &["a", "c"]);
+                let error = outcomes[2].1.as_ref().unwrap_err();
+                assert_eq!(error.kind(), "missing_result");
+                assert!(error.to_string().contains("msgbatch_0"), "{error}");
+                assert_eq!(ended.unwrap().stray_results, 0);
+            }
         }
-        assert_eq!(run.stray_results, 0);
         assert_eq!(sim.creates(), 1);
     }
 }
@@ -173,7 +190,8 @@ fn errored_expired_and_cancelled_results_say_so_in_either_shape() {
         ..Faults::default()
     });
     let place = Place::new();
-    let (outcomes, ended) = run(&open(&sim, &place), ["a", "b", "c", "d", "e", "f"].map(ask));
+    let llm = builder(sim.url(), &place.state()).attempts(1).build().unwrap();
+    let (outcomes, ended) = run(&llm, ["a", "b", "c", "d", "e", "f"].map(ask));
     let errors: Vec<(String, Status, String)> = outcomes
         .into_iter()
         .map(|(_, outcome)| outcome.unwrap_err())

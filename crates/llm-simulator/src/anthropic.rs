@@ -53,8 +53,8 @@ pub(crate) fn answer(
                     Reply::json(200, &object(batch, &host, settings))
                 }
                 Endpoint::Results if batch.is_over() => {
-                    let lines: Vec<String> =
-                        batch.items.iter().map(|item| line(batch, item, settings)).collect();
+                    let said = batch.items.iter().zip(batch.said(settings));
+                    let lines: Vec<String> = said.map(|(item, said)| line(item, said)).collect();
                     Reply::jsonl(&lines)
                 }
                 Endpoint::Results => Reply::error(404, "not_found_error", "no results yet"),
@@ -171,8 +171,8 @@ fn object(batch: &Batch, host: &str, settings: &Settings) -> Value {
     };
     let mut counts = [0_usize; 4];
     if is_over {
-        for item in &batch.items {
-            let at = match batch.said(item, settings) {
+        for said in batch.said(settings) {
+            let at = match said {
                 Said::Text { .. } => 0,
                 Said::Error { .. } => 1,
                 Said::Canceled => 2,
@@ -210,9 +210,9 @@ fn object(batch: &Batch, host: &str, settings: &Settings) -> Value {
     })
 }
 
-fn line(batch: &Batch, item: &Item, settings: &Settings) -> String {
-    let result = match batch.said(item, settings) {
-        said @ Said::Text { .. } => {
+fn line(item: &Item, said: &Said) -> String {
+    let result = match said {
+        Said::Text { .. } => {
             json!({"type": "succeeded", "message": said.message(&item.question.model)})
         }
         Said::Error { kind, message } => json!({

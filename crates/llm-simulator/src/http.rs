@@ -57,6 +57,8 @@ pub enum Reply {
     },
     /// Answers, then closes the connection without having said so.
     ThenClose(Box<Reply>),
+    /// Sends the answer up to so many bytes of its body, then closes.
+    Cut(usize, Box<Reply>),
     /// Announces more than it sends, then closes.
     CutShort {
         /// What is sent.
@@ -105,7 +107,7 @@ impl Reply {
     pub fn body(&self) -> &[u8] {
         match self {
             Reply::Full { body, .. } | Reply::CutShort { body, .. } => body,
-            Reply::ThenClose(reply) | Reply::Late(_, reply) => reply.body(),
+            Reply::ThenClose(reply) | Reply::Late(_, reply) | Reply::Cut(_, reply) => reply.body(),
             Reply::Drop | Reply::Silence => &[],
         }
     }
@@ -132,6 +134,13 @@ pub trait Handler: Send + Sync + 'static {
 
     /// Answers one call. Each connection is served by a thread of its own.
     fn answer(&self, seen: &Seen) -> Reply;
+
+    /// Is told that a connection was opened, in the order in which they are.
+    fn opened(&self) {}
+
+    /// Is told that the first head of a connection was read and [`reading`](Handler::reading) was
+    /// asked about it, or that none came.
+    fn begun(&self) {}
 
     /// Is told that a call whose head was read is over: its answer is made, or its body did not
     /// come. Not told of calls that were cut on purpose.
@@ -202,8 +211,9 @@ impl Server {
                     break;
                 }
                 let (log, handler) = (Arc::clone(&log_of_all), Arc::clone(&handler));
+                let waiting = Waiting::new(Arc::clone(&handler));
                 // A connection that cannot be served is closed, as any server may.
-                let _ = thread::Builder::new().spawn(move || serve(stream, &log, &*handler));
+                let _ = thread::Builder::new().spawn(move || serve(stream, &log, &*handler, waiting));
             }
         })?;
         Ok(Server { url: format!("http://{address}"), address, log, closed })
@@ -240,14 +250,33 @@ impl Drop for Server {
     }
 }
 
-fn serve(stream: TcpStream, log: &Log, handler: &dyn Handler) {
+/// A connection whose first head was not read yet.
+struct Waiting<H: Handler>(Arc<H>);
+
+impl<H: Handler> Waiting<H> {
+    fn new(handler: Arc<H>) -> Waiting<H> {
+        handler.opened();
+        Waiting(handler)
+    }
+}
+
+impl<H: Handler> Drop for Waiting<H> {
+    fn drop(&mut self) {
+        self.0.begun();
+    }
+}
+
+fn serve<H: Handler>(stream: TcpStream, log: &Log, handler: &H, waiting: Waiting<H>) {
+    let mut waiting = Some(waiting);
     let Ok(second) = stream.try_clone() else { return };
     let mut reader = BufReader::with_capacity(64 * 1024, second);
     let mut stream = stream;
     // Small answers must not wait for a second packet.
     let _ = stream.set_nodelay(true);
     while let Some(head) = read_head(&mut reader, &mut stream) {
-        if let Reading::CutAfter(bytes) = handler.reading(&head) {
+        let reading = handler.reading(&head);
+        drop(waiting.take());
+        if let Reading::CutAfter(bytes) = reading {
             let _ = io::copy(&mut reader.by_ref().take(bytes), &mut io::sink());
             return;
         }
@@ -332,16 +361,24 @@ fn read_chunks(reader: &mut impl BufRead) -> Option<Vec<u8>> {
     }
 }
 
+/// Sends an answer in full, but for its body so many bytes at most; tells whether that went well.
+fn send(stream: &mut TcpStream, reply: &Reply, most: usize) -> bool {
+    let Reply::Full { status, headers, body } = reply else { return false };
+    let mut head = format!("HTTP/1.1 {status} x\r\ncontent-length: {}\r\n", body.len());
+    for (name, value) in headers {
+        head.extend([name, ": ", value, "\r\n"]);
+    }
+    let sent = stream.write_all(format!("{head}\r\n").as_bytes());
+    sent.and_then(|()| stream.write_all(&body[..most.min(body.len())])).is_ok()
+}
+
 /// Returns whether the connection stays open.
 fn answer(stream: &mut TcpStream, reader: &mut BufReader<TcpStream>, reply: Reply) -> bool {
     match reply {
-        Reply::Full { status, headers, body } => {
-            let mut head = format!("HTTP/1.1 {status} x\r\ncontent-length: {}\r\n", body.len());
-            for (name, value) in headers {
-                head.extend([name, ": ", &value, "\r\n"]);
-            }
-            let sent = stream.write_all(format!("{head}\r\n").as_bytes());
-            sent.and_then(|()| stream.write_all(&body)).is_ok()
+        Reply::Full { .. } => send(stream, &reply, usize::MAX),
+        Reply::Cut(bytes, reply) => {
+            send(stream, &reply, bytes);
+            false
         }
         Reply::ThenClose(reply) => {
             answer(stream, reader, *reply);

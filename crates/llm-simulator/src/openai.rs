@@ -266,8 +266,7 @@ fn counts(batch: &Batch, settings: &Settings) -> (usize, usize) {
     if !batch.is_over() || matches!(batch.stage, Stage::Failed(_)) {
         return (0, 0);
     }
-    let said = batch.items.iter().map(|item| batch.said(item, settings));
-    said.fold((0, 0), |(completed, failed), said| match said {
+    batch.said(settings).iter().fold((0, 0), |(completed, failed), said| match said {
         Said::Text { .. } => (completed + 1, failed),
         Said::Error { .. } => (completed, failed + 1),
         Said::Expired | Said::Canceled => (completed, failed),
@@ -275,17 +274,16 @@ fn counts(batch: &Batch, settings: &Settings) -> (usize, usize) {
 }
 
 fn lines(batch: &Batch, settings: &Settings, answered: bool) -> Vec<String> {
-    let line = |item: &Item| {
-        let said = batch.said(item, settings);
+    let line = |(item, said): (&Item, &Said)| {
         let response = |status: u16, body: Value| json!({"status_code": status, "request_id": "req_sim", "body": body});
         let unrun = |code: &str| json!({"code": code, "message": "This request was not executed."});
-        let (response, error) = match &said {
+        let (response, error) = match said {
             Said::Text { .. } => {
                 (response(200, said.completion(&item.question.model)), Value::Null)
             }
             Said::Error { kind, message } => {
                 let error = json!({"message": message, "type": kind, "param": null, "code": null});
-                (response(400, json!({"error": error})), Value::Null)
+                (response(status_of(kind), json!({"error": error})), Value::Null)
             }
             Said::Expired => (Value::Null, unrun("batch_expired")),
             Said::Canceled => (Value::Null, unrun("batch_cancelled")),
@@ -295,12 +293,12 @@ fn lines(batch: &Batch, settings: &Settings, answered: bool) -> Vec<String> {
                           "error": error});
         (matches!(said, Said::Text { .. }) == answered).then(|| line.to_string())
     };
-    batch.items.iter().filter_map(line).collect()
+    batch.items.iter().zip(batch.said(settings)).filter_map(line).collect()
 }
 
 fn object(batch: &Batch, settings: &Settings) -> Value {
     let said_expired =
-        || batch.items.iter().any(|item| matches!(batch.said(item, settings), Said::Expired));
+        || batch.said(settings).iter().any(|said| matches!(said, Said::Expired));
     let status = match &batch.stage {
         Stage::Running => "in_progress",
         Stage::Canceling => "cancelling",
@@ -348,6 +346,14 @@ fn object(batch: &Batch, settings: &Settings) -> Value {
     })
 }
 
+fn status_of(kind: &str) -> u16 {
+    match kind {
+        "rate_limit_exceeded" | "insufficient_quota" => 429,
+        "server_error" | "api_error" | "overloaded_error" => 500,
+        _ => 400,
+    }
+}
+
 fn ask(seen: &Seen, settings: &Settings, world: &mut World) -> Reply {
     let body = seen.json();
     if body["model"].as_str().is_none() || !body["messages"].is_array() {
@@ -361,12 +367,7 @@ fn ask(seen: &Seen, settings: &Settings, world: &mut World) -> Reply {
             Reply::json(200, &completion)
         }
         Said::Error { kind, message } => {
-            let status = match kind.as_str() {
-                "rate_limit_exceeded" | "insufficient_quota" => 429,
-                "server_error" => 500,
-                _ => 400,
-            };
-            error(status, "requests", &message, Some(&kind))
+            error(status_of(&kind), "requests", &message, Some(&kind))
         }
         Said::Expired | Said::Canceled => error(504, "server_error", "took too long", None),
     }

@@ -1,6 +1,7 @@
 //! The simulator itself: a server, what it knows, and what goes wrong.
 
 use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -41,6 +42,10 @@ pub(crate) struct Settings {
     pub(crate) enqueued: usize,
     /// The key that is asked for; any where there is none.
     pub(crate) key: Option<String>,
+    /// How many requests of a batch were run when it was cancelled.
+    pub(crate) done_at_cancel: usize,
+    /// Whether downloads have a tag and may be asked for in part.
+    pub(crate) ranges: bool,
 }
 
 impl Default for Settings {
@@ -53,6 +58,8 @@ impl Default for Settings {
             list_lag: 0,
             enqueued: usize::MAX,
             key: None,
+            done_at_cancel: 0,
+            ranges: false,
         }
     }
 }
@@ -116,8 +123,9 @@ struct Shared {
     hooks: Hooks,
     faults: Option<Faults>,
     world: Mutex<World>,
-    /// Creates that have begun to arrive and are not done. Lists wait for them, so that no list is
-    /// behind but by [`Builder::list_lag`].
+    /// Creates that have begun to arrive and are not done, and connections that may bring one.
+    /// Lists wait for them, so that no list is behind but by [`Builder::list_lag`]: without it, a
+    /// create that a busy machine does not get to would be absent from lists that came later.
     arriving: Mutex<usize>,
     arrived: Condvar,
     /// Calls whose head was read, and calls that were read whole, by endpoint.
@@ -173,6 +181,18 @@ impl Builder {
     /// Sets the key; calls with another one get a 401. By default any will do.
     pub fn key(mut self, key: &str) -> Builder {
         self.settings.key = Some(key.to_owned());
+        self
+    }
+
+    /// Sets how many requests of a batch have been run when it is cancelled; none by default.
+    pub fn done_at_cancel(mut self, requests: usize) -> Builder {
+        self.settings.done_at_cancel = requests;
+        self
+    }
+
+    /// Gives downloads of results a tag, and takes calls for a part of them.
+    pub fn ranges(mut self) -> Builder {
+        self.settings.ranges = true;
         self
     }
 
@@ -276,6 +296,18 @@ impl Simulator {
         in_batches.chain(world.asked.iter().cloned()).collect()
     }
 
+    /// Returns the names of the files that were uploaded, are still there, and were not made into a
+    /// batch that was run.
+    pub fn orphans(&self) -> Vec<String> {
+        let world = self.shared.world();
+        let is_used = |id: &String| {
+            let is_it = |batch: &&Batch| batch.input.as_ref().is_some_and(|i| i.file == *id);
+            world.batches.iter().filter(|batch| !batch.has_failed()).any(|batch| is_it(&batch))
+        };
+        let orphans = world.files.iter().filter(|(id, _)| !is_used(id));
+        orphans.map(|(_, file)| file.name.clone()).collect()
+    }
+
     /// Lets all batches that are running now end when they are next asked for.
     pub fn end_batches(&self) {
         for batch in &mut self.shared.world().batches {
@@ -335,6 +367,15 @@ impl Handler for Service {
         reading
     }
 
+    fn opened(&self) {
+        *self.0.arriving() += 1;
+    }
+
+    fn begun(&self) {
+        *self.0.arriving() -= 1;
+        self.0.arrived.notify_all();
+    }
+
     fn over(&self, head: &Seen) {
         if endpoint(head) == Endpoint::Create {
             *self.0.arriving() -= 1;
@@ -364,10 +405,36 @@ impl Handler for Service {
         if let Some(faults) = &shared.faults {
             reply = faults.after(&call, reply);
         }
+        if endpoint == Endpoint::Results && shared.settings.ranges {
+            reply = ranged(seen, reply);
+        }
         match &shared.hooks.after {
             Some(after) => after(&call, reply),
             None => reply,
         }
+    }
+}
+
+/// Gives an answer the tag of its content, and cuts it down to the part that is asked for.
+fn ranged(seen: &Seen, reply: Reply) -> Reply {
+    let Reply::Full { status: 200, mut headers, body } = reply else { return reply };
+    let mut hasher = DefaultHasher::new();
+    body.hash(&mut hasher);
+    let tag = format!("\"{:016x}\"", hasher.finish());
+    headers.push(("etag", tag.clone()));
+    headers.push(("accept-ranges", "bytes".to_owned()));
+    let start = seen
+        .header("range")
+        .filter(|_| seen.header("if-range").is_none_or(|wanted| wanted == tag))
+        .and_then(|range| range.strip_prefix("bytes=")?.strip_suffix('-')?.parse().ok());
+    match start {
+        Some(start) if start < body.len() => {
+            let (length, body) = (body.len(), body[start..].to_vec());
+            headers.push(("content-range", format!("bytes {start}-{}/{length}", length - 1)));
+            Reply::Full { status: 206, headers, body }
+        }
+        Some(_) => Reply::error(416, "invalid_request_error", "range not satisfiable"),
+        None => Reply::Full { status: 200, headers, body },
     }
 }
 

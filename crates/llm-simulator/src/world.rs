@@ -1,5 +1,6 @@
 //! What the provider knows.
 
+use std::cell::OnceCell;
 use std::collections::HashMap;
 
 use crate::model::{Question, Said};
@@ -37,6 +38,8 @@ pub(crate) struct Batch {
     pub(crate) is_foreign: bool,
     /// The file that it was made of, and what was said of it (OpenAI).
     pub(crate) input: Option<Input>,
+    /// What the model said, once it was asked: each request is run once.
+    said: OnceCell<Vec<Said>>,
 }
 
 #[derive(Debug, Clone)]
@@ -90,6 +93,7 @@ impl World {
             hidden,
             is_foreign: false,
             input,
+            said: OnceCell::new(),
         });
         self.batches.last_mut().expect("one was just added")
     }
@@ -140,21 +144,29 @@ impl Batch {
         }
     }
 
+    pub(crate) fn has_failed(&self) -> bool {
+        matches!(self.stage, Stage::Failed(_))
+    }
+
     pub(crate) fn is_over(&self) -> bool {
         !matches!(self.stage, Stage::Running | Stage::Canceling)
     }
 
-    /// Returns what became of one request.
-    pub(crate) fn said(&self, item: &Item, settings: &Settings) -> Said {
-        if self.stage == Stage::Canceled {
-            return Said::Canceled;
-        }
-        match &item.fault {
-            Some(message) => {
-                Said::Error { kind: "invalid_request_error".to_owned(), message: message.clone() }
-            }
-            None => (settings.model.0)(&item.question),
-        }
+    /// Returns what became of each request of a batch that is over.
+    pub(crate) fn said(&self, settings: &Settings) -> &[Said] {
+        self.said.get_or_init(|| {
+            let run = |(at, item): (usize, &Item)| match &item.fault {
+                _ if self.stage == Stage::Canceled && at >= settings.done_at_cancel => {
+                    Said::Canceled
+                }
+                Some(message) => {
+                    let kind = "invalid_request_error".to_owned();
+                    Said::Error { kind, message: message.clone() }
+                }
+                None => (settings.model.0)(&item.question),
+            };
+            self.items.iter().enumerate().map(run).collect()
+        })
     }
 
     pub(crate) fn taken(&self) -> Taken {
@@ -169,8 +181,13 @@ impl Batch {
         if matches!(self.stage, Stage::Failed(_)) {
             return Vec::new();
         }
-        let is_paid = |item: &&Item| matches!(self.said(item, settings), Said::Text { .. });
-        self.items.iter().filter(is_paid).map(|item| item.question.text.clone()).collect()
+        if !self.is_over() {
+            // All of it will be run, as far as anybody knows.
+            return self.items.iter().map(|item| item.question.text.clone()).collect();
+        }
+        let said = self.items.iter().zip(self.said(settings));
+        let paid = said.filter(|(_, said)| matches!(said, Said::Text { .. }));
+        paid.map(|(item, _)| item.question.text.clone()).collect()
     }
 }
 

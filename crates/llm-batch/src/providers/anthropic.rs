@@ -293,12 +293,7 @@ impl Provider for Anthropic {
     }
 
     fn poll(&self, batch_id: &str, call: &Call<'_>) -> Result<Progress, CallError> {
-        let body = self.http.get(&path(batch_id, "")?, call)?;
-        let batch: BatchObject = self.parse(&body, "the batch")?;
-        if batch.id != batch_id {
-            return Err(CallError::passing("the provider told about another batch"));
-        }
-        Ok(progress(&batch))
+        Ok(progress(&self.batch(batch_id, call)?))
     }
 
     fn cancel(&self, batch_id: &str, call: &Call<'_>) -> Result<(), CallError> {
@@ -312,12 +307,16 @@ impl Provider for Anthropic {
         call: &Call<'_>,
         sink: &mut Sink<'_>,
     ) -> Result<Collected, CallError> {
-        let body = self.http.download(&path(batch_id, "/results")?, call)?;
+        let body = self.http.download(path(batch_id, "/results")?, call)?;
         let unreadable = each_line(body, self.max_line, call, &mut |line| {
             let line: ResultLine<'_> = serde_json::from_slice(line).ok()?;
             Some(sink(&line.custom_id, line.outcome()))
         })?;
         Ok(Collected { unreadable, rest: None })
+    }
+
+    fn answered(&self, batch_id: &str, call: &Call<'_>) -> Result<Option<u64>, CallError> {
+        Ok(self.batch(batch_id, call)?.answered())
     }
 
     fn answers_at_once(&self) -> bool {
@@ -334,6 +333,15 @@ impl Provider for Anthropic {
 }
 
 impl Anthropic {
+    fn batch(&self, batch_id: &str, call: &Call<'_>) -> Result<BatchObject, CallError> {
+        let body = self.http.get(&path(batch_id, "")?, call)?;
+        let batch: BatchObject = self.parse(&body, "the batch")?;
+        if batch.id != batch_id {
+            return Err(CallError::passing("the provider told about another batch"));
+        }
+        Ok(batch)
+    }
+
     fn page(&self, query: &str, call: &Call<'_>) -> Result<Page, CallError> {
         let body = self.http.get(&format!("{PATH}{query}"), call)?;
         self.parse(&body, "the list of batches")
@@ -354,7 +362,7 @@ impl Anthropic {
         lost: &Lost<'_>,
         call: &Call<'_>,
     ) -> Result<Option<bool>, CallError> {
-        let body = match self.http.download(&path(batch_id, "/results")?, call) {
+        let body = match self.http.download(path(batch_id, "/results")?, call) {
             Ok(body) => body,
             Err(CallError::Refused { .. }) => return Ok(None),
             Err(error) => return Err(error),

@@ -111,6 +111,11 @@ pub(super) struct BatchObject {
 }
 
 impl BatchObject {
+    /// Returns how many requests were answered, where the provider tells.
+    pub(super) fn answered(&self) -> Option<u64> {
+        self.request_counts.get("succeeded")?.as_u64()
+    }
+
     /// Returns how many requests the batch has, where the provider tells.
     pub(super) fn requests(&self) -> Option<u64> {
         let counts: Option<Vec<u64>> =
@@ -164,7 +169,9 @@ impl ResultLine<'_> {
 }
 
 fn errored(kind: &str, message: &str) -> RequestError {
-    RequestError::Errored { kind: kind.to_owned(), message: message.to_owned() }
+    let retryable =
+        matches!(kind, "api_error" | "overloaded_error" | "rate_limit_error" | "timeout_error");
+    RequestError::Errored { kind: kind.to_owned(), message: message.to_owned(), retryable }
 }
 
 #[derive(Deserialize)]

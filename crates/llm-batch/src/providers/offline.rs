@@ -167,7 +167,8 @@ fn message(model: &str, text: &str, usage: Option<Usage>) -> Result<Answer, Stri
 }
 
 fn errored(kind: &str, message: String) -> RequestError {
-    RequestError::Errored { kind: kind.to_owned(), message }
+    // A recording says the same however often it is asked.
+    RequestError::Errored { kind: kind.to_owned(), message, retryable: false }
 }
 
 /// Returns the name of an id's recording, without its extension. No two ids have the same.

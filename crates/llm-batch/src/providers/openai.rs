@@ -1,12 +1,15 @@
 //! Batches as OpenAI has them, and every server of its shape.
 
+use std::collections::HashSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use secrecy::{ExposeSecret, SecretString};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use serde_json::value::RawValue;
 use ureq::http::header::{HeaderMap, HeaderName};
 
-use super::openai_wire::{BatchObject, FileObject, Page, ResultLine, answer, body};
+use super::openai_wire::{BatchObject, FileObject, Files, Page, ResultLine, answer, body};
 use super::shared::{ask, each_line, is_safe_id};
 use crate::answer::{Answer, RequestError};
 use crate::base_url::BaseUrl;
@@ -24,6 +27,8 @@ const BATCHES: &str = "/v1/batches";
 const FILES: &str = "/v1/files";
 const CHAT: &str = "/v1/chat/completions";
 const MAX_LINE: usize = 64 * 1024 * 1024;
+/// How many pages of a hundred files are looked through for one of ours.
+const PAGES: usize = 10;
 /// How far the clocks behind two times of the same provider may be apart, in seconds.
 const SKEW: i64 = 120;
 
@@ -52,6 +57,8 @@ pub struct OpenAi {
     profile: Profile,
     limits: Limits,
     max_line: usize,
+    /// Uploads that were not answered, by nonce: the file may be there.
+    lost: Mutex<HashSet<String>>,
 }
 
 /// What tells servers of this shape apart.
@@ -165,6 +172,31 @@ impl OpenAi {
             .map_err(CallError::passing)
     }
 
+    fn lost(&self) -> MutexGuard<'_, HashSet<String>> {
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks for the file of a create by its name; the newest files come first.
+    fn uploaded(&self, nonce: &str, call: &Call<'_>) -> Result<Option<FileObject>, CallError> {
+        let name = file_name(nonce);
+        let mut query = "?purpose=batch&order=desc&limit=100".to_owned();
+        for _ in 0..PAGES {
+            let body = self.http.get(&format!("{FILES}{query}"), call)?;
+            let page: Files = self.parse(&body, "the list of files")?;
+            let last = page.files.last().map(|file| file.id.clone());
+            if let Some(file) = page.files.into_iter().find(|file| file.filename == name) {
+                return Ok(Some(file).filter(|file| is_safe_id(&file.id)));
+            }
+            match last {
+                Some(last) if page.has_more && is_safe_id(&last) => {
+                    query = format!("?purpose=batch&order=desc&limit=100&after={last}");
+                }
+                _ => break,
+            }
+        }
+        Ok(None)
+    }
+
     fn batch(&self, batch_id: &str, call: &Call<'_>) -> Result<BatchObject, CallError> {
         let body = self.http.get(&path(BATCHES, batch_id, "")?, call)?;
         let batch: BatchObject = self.parse(&body, "the batch")?;
@@ -176,7 +208,7 @@ impl OpenAi {
 
     /// Reads one file of results.
     fn read(&self, file: &str, call: &Call<'_>, sink: &mut Sink<'_>) -> Result<Read, CallError> {
-        let body = self.http.download(&path(FILES, file, "/content")?, call)?;
+        let body = self.http.download(path(FILES, file, "/content")?, call)?;
         let mut is_cut = false;
         let unreadable = each_line(body, self.max_line, call, &mut |line| {
             let line: ResultLine<'_> = serde_json::from_slice(line).ok()?;
@@ -255,7 +287,8 @@ impl OpenAiBuilder {
             entry_bytes: (ID.len() + CUSTOM_ID_LEN + BODY.len() + END.len()) as u64,
         };
         let http = Http::new(base, self.key, headers);
-        Ok(OpenAi { http, profile: self.profile, limits, max_line: self.max_line })
+        let (profile, max_line) = (self.profile, self.max_line);
+        Ok(OpenAi { http, profile, limits, max_line, lost: Mutex::default() })
     }
 }
 
@@ -276,16 +309,27 @@ impl Provider for OpenAi {
         body(request, self.profile.max_tokens)
     }
 
-    /// Uploads the file. One whose upload was not answered is uploaded again: it costs nothing.
+    /// Uploads the file. One whose upload was not answered is looked for first, and uploaded again
+    /// where it is not there: it costs nothing.
     fn prepare(&self, draft: &Draft<'_>, call: &Call<'_>) -> Result<String, CreateError> {
+        let is_lost = self.lost().contains(draft.nonce());
+        if is_lost && let Ok(Some(file)) = self.uploaded(draft.nonce(), call) {
+            self.lost().remove(draft.nonce());
+            return Ok(format!("{} {}", file.id, file.created_at));
+        }
         let frame = frame(draft.nonce());
         let length = frame.length(draft);
         let mut reader = frame.reader(draft);
         let content_type = format!("multipart/form-data; boundary={}", boundary(draft.nonce()));
         let mut post = Post::json(FILES, &mut reader, length);
         post.content_type = &content_type;
-        let uploaded = self.http.created(self.http.post(post, call))?;
+        let posted = self.http.created(self.http.post(post, call));
+        if let Err(CreateError::Ambiguous { .. }) = posted {
+            self.lost().insert(draft.nonce().to_owned());
+        }
+        let uploaded = posted?;
         let file: FileObject = serde_json::from_slice(&uploaded).map_err(|error| {
+            self.lost().insert(draft.nonce().to_owned());
             let reason = self.http.scrub(&format!("the upload was answered oddly: {error}"));
             CreateError::NotSent { reason }
         })?;
@@ -328,6 +372,19 @@ impl Provider for OpenAi {
         }
         // Whatever it says so far: a poll tells what became of it.
         Ok(Created { batch_id: batch.id, progress: Progress::Running })
+    }
+
+    fn leaves_traces(&self) -> bool {
+        true
+    }
+
+    /// Deletes the file of a create that made no batch. It is told by its name, which nobody else's
+    /// has, where the answer to its upload was lost.
+    fn discard(&self, nonce: &str, anchor: &str, call: &Call<'_>) -> Result<(), CallError> {
+        let (file, _) = anchor.split_once(' ').unwrap_or((anchor, ""));
+        let found = if file.is_empty() { self.uploaded(nonce, call)? } else { None };
+        let file = found.as_ref().map_or(file, |found| &found.id);
+        if file.is_empty() { Ok(()) } else { self.http.delete(&path(FILES, file, "")?, call) }
     }
 
     /// The file is ours alone, so the batch made of it is ours.
@@ -380,7 +437,7 @@ impl Provider for OpenAi {
     ) -> Result<Collected, CallError> {
         let batch = self.batch(batch_id, call)?;
         let counts = &batch.request_counts;
-        let late = (counts.completed > 0 && batch.output_file_id.is_none())
+        let late = (counts.completed.unwrap_or(0) > 0 && batch.output_file_id.is_none())
             || (batch.status == "completed"
                 && batch.output_file_id.is_none()
                 && batch.error_file_id.is_none());
@@ -403,6 +460,10 @@ impl Provider for OpenAi {
             _ => None,
         };
         Ok(collected)
+    }
+
+    fn answered(&self, batch_id: &str, call: &Call<'_>) -> Result<Option<u64>, CallError> {
+        Ok(self.batch(batch_id, call)?.request_counts.completed)
     }
 
     fn answers_at_once(&self) -> bool {
@@ -444,17 +505,21 @@ fn rejection(batch: &BatchObject) -> Rejection {
 
 const NONCE_LEN: usize = 16;
 
+fn file_name(nonce: &str) -> String {
+    format!("{nonce}.jsonl")
+}
+
 fn boundary(nonce: &str) -> String {
     format!("llm-batch-{nonce}")
 }
 
 /// The form in which the file goes up.
 fn frame(nonce: &str) -> Frame {
-    let boundary = boundary(nonce);
+    let (boundary, name) = (boundary(nonce), file_name(nonce));
     let head = format!(
         "--{boundary}\r\ncontent-disposition: form-data; name=\"purpose\"\r\n\r\nbatch\r\n\
          --{boundary}\r\ncontent-disposition: form-data; name=\"file\"; \
-         filename=\"{nonce}.jsonl\"\r\ncontent-type: application/jsonl\r\n\r\n"
+         filename=\"{name}\"\r\ncontent-type: application/jsonl\r\n\r\n"
     );
     let tail = format!("\r\n--{boundary}--\r\n");
     Frame { head, before_id: ID, after_id: BODY, after_body: END, separator: "", tail }

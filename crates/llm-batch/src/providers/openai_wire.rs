@@ -77,6 +77,17 @@ pub(super) struct FileObject {
     pub(super) id: String,
     #[serde(default)]
     pub(super) created_at: i64,
+    #[serde(default)]
+    pub(super) filename: String,
+}
+
+/// A page of the list of files, the newest first.
+#[derive(Deserialize)]
+pub(super) struct Files {
+    #[serde(rename = "data")]
+    pub(super) files: Vec<FileObject>,
+    #[serde(default)]
+    pub(super) has_more: bool,
 }
 
 /// A batch, as far as it matters.
@@ -102,7 +113,7 @@ pub(super) struct BatchObject {
 #[derive(Deserialize, Default)]
 pub(super) struct Counts {
     #[serde(default)]
-    pub(super) completed: u64,
+    pub(super) completed: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -171,23 +182,32 @@ struct ErrorBody<'r> {
 }
 
 impl LineError<'_> {
-    fn outcome(&self) -> RequestError {
+    /// Returns what the error says; `status` is that of the answer it came in, if it came in one.
+    fn outcome(&self, status: Option<u16>) -> RequestError {
         let kind = self.code.as_deref().or(self.kind.as_deref()).unwrap_or("unknown_error");
+        let passes = status.is_some_and(passes)
+            || matches!(kind, "request_timeout" | "server_error" | "rate_limit_exceeded");
         match kind {
             "batch_expired" => RequestError::Expired,
             "batch_cancelled" => RequestError::Canceled,
             kind => RequestError::Errored {
                 kind: kind.to_owned(),
                 message: self.message.as_deref().unwrap_or("no reason given").to_owned(),
+                retryable: passes && kind != "insufficient_quota",
             },
         }
     }
 }
 
+/// Tells whether a request that was answered with this status may well succeed later.
+fn passes(status: u16) -> bool {
+    matches!(status, 408 | 409 | 429 | 500..)
+}
+
 impl ResultLine<'_> {
     pub(super) fn outcome(&self) -> Result<Answer, RequestError> {
         if let Some(error) = &self.error {
-            return Err(error.outcome());
+            return Err(error.outcome(None));
         }
         let body = self.response.as_ref().and_then(|response| {
             let body = response.body?;
@@ -207,13 +227,15 @@ impl ResultLine<'_> {
                     |_| RequestError::Errored {
                         kind: format!("http_{status}"),
                         message: body.get().chars().take(500).collect(),
+                        retryable: passes(status),
                     },
-                    |body| body.error.outcome(),
+                    |body| body.error.outcome(Some(status)),
                 ))
             }
             None => Err(RequestError::Errored {
                 kind: "invalid_result".to_owned(),
                 message: "the result holds neither a response nor an error".to_owned(),
+                retryable: false,
             }),
         }
     }

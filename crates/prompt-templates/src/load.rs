@@ -1,9 +1,6 @@
 //! Templates from a folder.
 
-use std::borrow::Cow;
 use std::cell::OnceCell;
-use std::collections::BTreeMap;
-use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -32,7 +29,7 @@ const MAX_LENGTH: u64 = 16 << 20;
 /// What a folder holds.
 #[derive(Debug, Default)]
 pub(crate) struct Read {
-    /// Ordered by path.
+    /// Ordered by name.
     pub(crate) templates: Vec<Loaded>,
     /// Everything that is wrong, ordered by file.
     pub(crate) errors: Vec<Error>,
@@ -45,8 +42,10 @@ pub(crate) struct Read {
 /// The template files under a folder, without what they say.
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
-    /// By path; as text, which is compared many times faster than its parts.
-    files: BTreeMap<OsString, File>,
+    /// By the name of the template, in order. It is the path in the folder without the ending.
+    files: Vec<(String, File)>,
+    /// Files whose names are no text, in order.
+    unnamed: Vec<PathBuf>,
     /// Why the folder cannot be listed.
     error: Option<Error>,
 }
@@ -93,79 +92,85 @@ pub(crate) fn read(
     old: &[Loaded],
     trusts_stamps: bool,
 ) -> Read {
-    let prefix = dir.to_str();
     let mut read = Read { errors: listing.error.iter().cloned().collect(), ..Read::default() };
     read.templates.reserve(listing.files.len());
+    let no_text =
+        |path: &PathBuf| Error::new(ErrorKind::Name, "the file name is not UTF-8").path(Some(path));
+    read.errors.extend(listing.unnamed.iter().map(no_text));
     let root = OnceCell::new();
-    // Both are ordered by path, so one is walked along the other.
+    // Both are ordered by name, so one is walked along the other.
     let mut old = old.iter().peekable();
-    for (path, &file) in &listing.files {
-        while old.next_if(|old| old.path() < Some(path.as_os_str())).is_some() {}
-        let old = old.next_if(|old| old.path() == Some(path.as_os_str()));
-        if let Some(same) = old.filter(|old| trusts_stamps && old.file.is_known_as(file)) {
-            read.templates.push(Loaded { compiled: Arc::clone(&same.compiled), file });
+    for (name, file) in &listing.files {
+        while old.next_if(|old| *old.compiled.name < **name).is_some() {}
+        let old = old.next_if(|old| *old.compiled.name == **name);
+        if let Some(same) = old.filter(|old| trusts_stamps && old.file.is_known_as(*file)) {
+            read.templates.push(Loaded { compiled: Arc::clone(&same.compiled), file: *file });
             continue;
         }
-        let path = Path::new(path);
-        let name = match name(dir, prefix, path) {
-            Ok(name) => name,
-            Err(error) => {
-                read.errors.push(error);
-                continue;
-            }
-        };
+        let path = dir.join(format!("{name}{SUFFIX}"));
         let root = || root.get_or_init(|| dir.canonicalize().ok()).as_deref();
         let root = if file.is_link { root() } else { None };
-        let compiled = text(&name, path, root).and_then(|text| match old {
+        let compiled = text(name, &path, root).and_then(|text| match old {
             Some(old) if *old.compiled.text == *text => Ok(Arc::clone(&old.compiled)),
             _ => {
                 read.compiled += 1;
-                Compiled::new(&name, Some(path), &text, dialect).map(Arc::new)
+                Compiled::new(name, Some(&path), &text, dialect).map(Arc::new)
             }
         });
         match compiled {
-            Ok(compiled) => read.templates.push(Loaded { compiled, file }),
+            Ok(compiled) => read.templates.push(Loaded { compiled, file: *file }),
             Err(error) => {
                 read.errors.push(error);
-                read.failed.push(name.into_owned());
+                read.failed.push(name.clone());
             }
         }
     }
+    read.errors.sort_by(|a, b| a.file().cmp(&b.file()));
     read
 }
 
 /// Finds the template files under a folder.
 pub(crate) fn list(dir: &Path) -> Listing {
     let mut listing = Listing::default();
-    listing.error = find(dir, &mut listing.files).err();
+    listing.error = find(dir, &mut listing).err();
+    listing.files.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+    listing.unnamed.sort_unstable();
     listing
 }
 
-fn find(dir: &Path, files: &mut BTreeMap<OsString, File>) -> Result<(), Error> {
-    let mut dirs = vec![dir.to_owned()];
-    while let Some(dir) = dirs.pop() {
+fn find(dir: &Path, listing: &mut Listing) -> Result<(), Error> {
+    // With what stands in front of the names of their files; nothing where that is no text.
+    let mut dirs = vec![(dir.to_owned(), Some(String::new()))];
+    while let Some((dir, prefix)) = dirs.pop() {
         let fail = |error: &std::io::Error| {
             Error::new(ErrorKind::Io, format!("cannot read the folder: {error}")).path(Some(&dir))
         };
         for entry in fs::read_dir(&dir).map_err(|error| fail(&error))? {
             let entry = entry.map_err(|error| fail(&error))?;
             let kind = entry.file_type().map_err(|error| fail(&error))?;
-            let file_name = entry.file_name();
-            let name = file_name.as_encoded_bytes();
-            if name.starts_with(b".") || name.starts_with(b"~$") {
+            let name = entry.file_name();
+            let bytes = name.as_encoded_bytes();
+            if bytes.starts_with(b".") || bytes.starts_with(b"~$") {
                 continue;
             }
             if kind.is_dir() {
-                dirs.push(entry.path());
-            } else if name.ends_with(SUFFIX.as_bytes()) {
-                // As `entry.path()` does, in one piece of memory.
-                let mut path = PathBuf::with_capacity(dir.as_os_str().len() + 1 + name.len());
-                path.push(&dir);
-                path.push(&file_name);
+                let name = name.to_str();
+                let prefix =
+                    prefix.as_ref().zip(name).map(|(prefix, name)| format!("{prefix}{name}/"));
+                dirs.push((entry.path(), prefix));
+            } else if bytes.ends_with(SUFFIX.as_bytes()) {
+                let Some((prefix, mut name)) = prefix.as_ref().zip(name.into_string().ok()) else {
+                    listing.unnamed.push(entry.path());
+                    continue;
+                };
+                name.truncate(name.len() - SUFFIX.len());
+                if !prefix.is_empty() {
+                    name.insert_str(0, prefix);
+                }
                 let is_link = kind.is_symlink();
-                let data = if is_link { fs::metadata(&path) } else { entry.metadata() };
+                let data = if is_link { fs::metadata(entry.path()) } else { entry.metadata() };
                 let stamp = data.ok().as_ref().map(stamp);
-                files.insert(path.into_os_string(), File { is_link, stamp });
+                listing.files.push((name, File { is_link, stamp }));
             }
         }
     }
@@ -183,12 +188,6 @@ fn stamp(data: &fs::Metadata) -> Stamp {
     Stamp { modified: data.modified().ok(), length: data.len(), system }
 }
 
-impl Loaded {
-    fn path(&self) -> Option<&OsStr> {
-        self.compiled.path.as_deref().map(Path::as_os_str)
-    }
-}
-
 impl File {
     /// Returns whether it is certain that a file is the same as it was.
     fn is_known_as(self, now: Self) -> bool {
@@ -199,25 +198,10 @@ impl File {
 impl Listing {
     /// Returns whether every file is as it is in another listing.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
-        self.files == other.files && self.error.is_some() == other.error.is_some()
+        self.files == other.files
+            && self.unnamed == other.unnamed
+            && self.error.is_some() == other.error.is_some()
     }
-}
-
-/// Returns the name that a file gives its template.
-fn name<'p>(dir: &Path, prefix: Option<&str>, path: &'p Path) -> Result<Cow<'p, str>, Error> {
-    let name = match (path.to_str(), prefix) {
-        (Some(path), Some(prefix)) => {
-            path.strip_prefix(prefix).map(|name| name.trim_start_matches(std::path::is_separator))
-        }
-        _ => path.strip_prefix(dir).unwrap_or(path).to_str(),
-    };
-    let name = name.and_then(|name| name.strip_suffix(SUFFIX)).ok_or_else(|| {
-        Error::new(ErrorKind::Name, "the file name is not UTF-8").path(Some(path))
-    })?;
-    Ok(match std::path::MAIN_SEPARATOR {
-        '/' => Cow::Borrowed(name),
-        separator => Cow::Owned(name.replace(separator, "/")),
-    })
 }
 
 /// Reads a file; if it is a link, what it leads to has to be under `root`.

@@ -53,7 +53,7 @@ impl Terms {
 #[derive(Debug)]
 pub(crate) enum Change {
     Compile(Arc<Compiled>),
-    /// Everything that the folder holds now.
+    /// Everything that the folder holds now, ordered by name.
     Load(Vec<Arc<Compiled>>),
     Remove(Arc<str>),
     Clear,
@@ -133,24 +133,22 @@ impl Set {
 
     fn load(&mut self, all: &[Arc<Compiled>], terms: &Terms) -> Result<Applied, LoadError> {
         let mut new = Vec::new();
-        let mut stay = 0;
+        let mut gone = BTreeSet::new();
+        // Both are ordered by name, so one is walked along the other.
+        let mut residents = self.entries.iter().filter(|(_, entry)| entry.is_resident).peekable();
         for compiled in all {
-            let old = self.entries.get(&compiled.name).filter(|entry| entry.is_resident);
-            stay += usize::from(old.is_some());
-            let is_same = old.map(|entry| &entry.linked.root).is_some_and(|old| {
+            while let Some((name, _)) = residents.next_if(|(name, _)| **name < compiled.name) {
+                gone.insert(Arc::clone(name));
+            }
+            let old = residents.next_if(|(name, _)| **name == compiled.name);
+            let is_same = old.map(|(_, entry)| &entry.linked.root).is_some_and(|old| {
                 Arc::ptr_eq(old, compiled) || old.text == compiled.text && old.path == compiled.path
             });
             if !is_same {
                 new.push((compiled, true));
             }
         }
-        let residents = self.entries.iter().filter(|(_, entry)| entry.is_resident);
-        let mut gone = BTreeSet::new();
-        if residents.clone().count() > stay {
-            let stay: BTreeSet<_> = all.iter().map(|compiled| &*compiled.name).collect();
-            let names = residents.map(|(name, _)| name);
-            gone.extend(names.filter(|name| !stay.contains(&***name)).cloned());
-        }
+        gone.extend(residents.map(|(name, _)| Arc::clone(name)));
         self.replace(&new, &gone, terms)?;
         // Those that were compiled by call are the folder's now.
         for (compiled, _) in &new {
@@ -209,7 +207,7 @@ impl Set {
         }
         for (name, entry) in &self.entries {
             let old = &entry.linked;
-            if !is_touched(name) && old.partials().any(|partial| is_touched(&partial.name)) {
+            if old.partials().any(|partial| is_touched(&partial.name)) && !is_touched(name) {
                 link(&old.root, old.version, &old.counters, None);
             }
         }

@@ -23,6 +23,7 @@ mod event;
 mod fairness;
 mod lane;
 mod lanes;
+mod open;
 mod parcel;
 mod policy;
 mod pool;
@@ -41,12 +42,15 @@ pub(crate) use event::Event;
 use fairness::Turns;
 pub(crate) use lane::LaneId;
 use lanes::Lanes;
-pub(crate) use policy::{Dispatch, NEVER, Order, Policy, Refused, RetryPolicy, Time};
+pub(crate) use open::Open;
+use policy::later;
+pub(crate) use policy::{Dispatch, Moment, NEVER, Order, Policy, Refused, RetryPolicy, Time};
 use pool::Pool;
 use retry::Retries;
 use timers::{Alarm, Timers};
 
 /// Groups items of type `I` by keys of type `K`; `S` is what the engine keeps with an item.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact that changes on its own")]
 #[derive(Debug)]
 pub(crate) struct Accumulator<K, I, S> {
     policy: Policy,
@@ -73,6 +77,8 @@ pub(crate) struct Accumulator<K, I, S> {
     closed: bool,
     /// A push began or filled a batch since it was asked for.
     changed: bool,
+    /// The batch that the last item joined is with the caller.
+    is_lent: bool,
     /// The item over which the processor ended everything: nothing is sent any more.
     halted: Option<ItemId>,
     #[cfg(test)]
@@ -159,6 +165,7 @@ impl<K: Ord + Clone, I, S> Accumulator<K, I, S> {
             pressed: false,
             closed: false,
             changed: false,
+            is_lent: false,
             halted: None,
             #[cfg(test)]
             trace: Vec::new(),
@@ -192,31 +199,35 @@ impl<K: Ord + Clone, I, S> Accumulator<K, I, S> {
     /// Accepts an item that was admitted. Ids ascend from push to push, or nearly so.
     ///
     /// Returns its lane, which makes [`cancel`](Self::cancel) quick. Into a batch that has room it
-    /// costs two comparisons, and allocates only where the buffers of the batch grow.
+    /// costs two comparisons, and allocates only where the buffers of the batch grow. The time of
+    /// such an item may be rough; that of the first of a batch, from which it lingers, is exact.
     #[inline]
     pub(crate) fn push(
         &mut self,
-        now: Time,
+        moment: &impl Moment,
         key: K,
         id: ItemId,
         weight: u64,
         item: I,
         slot: S,
     ) -> LaneId {
-        let now = self.at(now);
-        let deadline = self.policy.delivery_timeout.map_or(NEVER, |t| now.saturating_add(t));
-        let mark = Mark { era: self.eras.enter(), weight };
-        let entry = Entry { id, mark, accepted: now, deadline, attempt: 1, retries: 0, slot };
         self.books.accept(weight);
-        let (lane, is_changed) = self
-            .lanes
-            .enter(key, |id, lane| (id, lane.push(item, entry, &self.policy, &mut self.pool)));
-        if is_changed {
-            self.place(lane);
+        let mark = Mark { era: self.eras.enter(), weight };
+        let (lane_id, lane) = self.lanes.of(key);
+        let joins = lane.joins(mark, &self.policy);
+        let now = later(self.now, if joins { moment.rough() } else { moment.exact() });
+        self.now = now;
+        let deadline = self.policy.delivery_timeout.map_or(NEVER, |t| now.saturating_add(t));
+        if !joins {
+            lane.begin(mark.era, &mut self.pool);
+        }
+        let entry = Entry { id, mark, accepted: now, deadline, attempt: 1, retries: 0, slot };
+        if lane.add(item, entry, &self.policy) || !joins {
+            self.place(lane_id);
             self.changed = true;
         }
-        self.note(|| Event::Admitted { id, lane });
-        lane
+        self.note(|| Event::Admitted { id, lane: lane_id });
+        lane_id
     }
 
     /// Says whether a push since the last call began or filled a batch: without that it has changed

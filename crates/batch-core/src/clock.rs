@@ -1,10 +1,13 @@
 //! The clock of an engine.
 
+mod system;
+
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::accumulator::Time;
+use self::system::SystemClock;
+use crate::accumulator::{Moment, Time};
 use crate::sync::{Arc, Mutex, lock};
 
 /// Tells the time to a batcher, and may be one that a test moves by hand.
@@ -92,22 +95,42 @@ impl fmt::Debug for ManualClock {
 
 /// The clock that an engine reads.
 pub(crate) enum EngineClock {
-    System(Instant),
+    System(SystemClock),
     Custom(Arc<dyn Clock>),
 }
 
 impl EngineClock {
     pub(crate) fn new(custom: Option<Arc<dyn Clock>>) -> Self {
-        custom.map_or_else(|| Self::System(Instant::now()), Self::Custom)
+        custom.map_or_else(|| Self::System(SystemClock::new()), Self::Custom)
     }
 
     /// Returns the time in nanoseconds.
     pub(crate) fn now(&self) -> Time {
-        let now = match self {
-            Self::System(origin) => origin.elapsed(),
-            Self::Custom(clock) => clock.now(),
-        };
-        nanos(now)
+        match self {
+            Self::System(clock) => clock.now(),
+            Self::Custom(clock) => nanos(clock.now()),
+        }
+    }
+}
+
+/// The moment at which it is asked.
+pub(crate) struct Lately<'e> {
+    pub(crate) clock: &'e EngineClock,
+    /// The last tick of the system is near enough where a rough time will do.
+    pub(crate) is_rough: bool,
+}
+
+impl Moment for Lately<'_> {
+    #[inline]
+    fn rough(&self) -> Time {
+        match self.clock {
+            EngineClock::System(clock) if self.is_rough => clock.rough(),
+            clock => clock.now(),
+        }
+    }
+
+    fn exact(&self) -> Time {
+        self.clock.now()
     }
 }
 

@@ -56,21 +56,20 @@ impl Stats {
     }
 }
 
-/// The number of counters in [`Stats`].
-pub(crate) const COUNTERS: usize = 13;
+/// The number of counters in [`Stats`] but those that change with each accepted item.
+pub(crate) const COUNTERS: usize = 11;
 
 impl Stats {
+    /// Returns all counters but `accepted` and `queued`.
     pub(crate) fn to_array(self) -> [u64; COUNTERS] {
-        let Self { accepted, completed, failed, cancelled, expired, handed_back, .. } = self;
-        let Self { queued, in_flight, calls, retries, splits, late, refused, .. } = self;
+        let Self { completed, failed, cancelled, expired, handed_back, in_flight, .. } = self;
+        let Self { calls, retries, splits, late, refused, .. } = self;
         [
-            accepted,
             completed,
             failed,
             cancelled,
             expired,
             handed_back,
-            queued,
             in_flight,
             calls,
             retries,
@@ -80,14 +79,13 @@ impl Stats {
         ]
     }
 
-    /// Returns the counters that a submit changes, with their places in [`Self::to_array`].
-    pub(crate) fn accepted_places(&self) -> [(usize, u64); 3] {
-        [(0, self.accepted), (6, self.queued), (12, self.refused)]
-    }
-
-    pub(crate) fn from_array(values: [u64; COUNTERS]) -> Self {
-        let [accepted, completed, failed, cancelled, expired, handed_back, queued, ..] = values;
-        let [.., in_flight, calls, retries, splits, late, refused] = values;
+    /// Returns the counters that [`to_array`](Self::to_array) was called on when so many items were
+    /// accepted: those that are in none of the other states are queued.
+    pub(crate) fn from_array(accepted: u64, values: [u64; COUNTERS]) -> Self {
+        let [completed, failed, cancelled, expired, handed_back, in_flight, ..] = values;
+        let [.., calls, retries, splits, late, refused] = values;
+        let known = completed + failed + cancelled + expired + handed_back + in_flight;
+        let queued = accepted - known;
         Self {
             accepted,
             completed,

@@ -28,11 +28,22 @@ impl<K> Books<K> {
         Self { stats: Stats::default(), reserved: 0, weight: 0, history: VecDeque::new(), keep }
     }
 
+    /// Returns how many items take room.
+    #[inline]
+    pub(super) fn items(&self) -> u64 {
+        self.stats.queued + self.stats.in_flight + count(self.reserved)
+    }
+
+    /// Returns the weight that the bound leaves room for.
+    pub(super) fn weight_left(&self, policy: &Policy) -> u64 {
+        let left = u128::from(policy.capacity_weight).saturating_sub(self.weight);
+        u64::try_from(left).unwrap_or(u64::MAX)
+    }
+
     /// Says whether the bound leaves room for one more item.
     #[inline]
     pub(super) fn has_room(&self, weight: u64, policy: &Policy) -> bool {
-        let items = self.stats.queued + self.stats.in_flight + count(self.reserved);
-        items < count(policy.capacity_items)
+        self.items() < count(policy.capacity_items)
             && self.weight + u128::from(weight) <= u128::from(policy.capacity_weight)
     }
 
@@ -54,6 +65,13 @@ impl<K> Books<K> {
     pub(super) fn accept(&mut self, weight: u64) {
         self.stats.accepted += 1;
         self.stats.queued += 1;
+        self.weight += u128::from(weight);
+    }
+
+    /// Counts items that were accepted, of so much weight together.
+    pub(super) fn accept_all(&mut self, items: usize, weight: u64) {
+        self.stats.accepted += count(items);
+        self.stats.queued += count(items);
         self.weight += u128::from(weight);
     }
 

@@ -2,16 +2,17 @@
 
 use super::books::{Ends, between, count};
 use super::lane::{Gate, Head, LaneId, Taken};
-use super::policy::{NEVER, Time};
+use super::policy::{NEVER, Time, later};
 use super::timers::Alarm;
 use super::{Accumulator, Entry, Event, Flight, Parted, Ready};
 use crate::id::BatchId;
 use crate::stats::PastBatch;
 
 impl<K: Ord + Clone, I, S> Accumulator<K, I, S> {
-    /// Takes in what time it is. It never goes back, and never is [`NEVER`].
+    /// Takes in what time it is.
     pub(super) fn at(&mut self, now: Time) -> Time {
-        self.now = self.now.max(now.min(NEVER - 1));
+        debug_assert!(!self.is_lent, "the batch that is lent was not given back");
+        self.now = later(self.now, now);
         self.now
     }
 

@@ -32,6 +32,11 @@ impl Eras {
         EraId(self.current)
     }
 
+    /// Counts so many accepted items.
+    pub(super) fn enter_all(&mut self, items: usize) {
+        self.open += items;
+    }
+
     /// Counts items of an era that are final, and told of it.
     pub(super) fn leave(&mut self, era: EraId, items: usize) {
         if items == 0 {

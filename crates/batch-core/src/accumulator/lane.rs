@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::entry::Entry;
+use super::entry::{Entry, Mark};
 use super::eras::EraId;
 use super::fairness::Share;
 use super::parcel::Parcel;
@@ -90,36 +90,33 @@ impl<K, I, S> Lane<K, I, S> {
         self.fresh.is_empty() && self.reruns.is_empty()
     }
 
-    /// Adds an item to the last batch, or to a new one. Says whether a batch began or was sealed:
-    /// otherwise what the lane can do is as before.
+    /// Says whether the last batch takes such an item.
     #[inline]
-    pub(super) fn push(
-        &mut self,
-        item: I,
-        entry: Entry<S>,
-        policy: &Policy,
-        pool: &mut Pool<I, S>,
-    ) -> bool {
-        let (era, weight) = (entry.mark.era, entry.mark.weight);
-        let mut changed = false;
-        let open = match self.fresh.back_mut() {
-            Some(last) if last.takes(era, weight, policy.max_weight) => last,
-            last => {
-                if let Some(last) = last {
-                    last.full |= last.era == era;
-                }
-                changed = true;
-                let parcel = Parcel::new(pool.take());
-                self.fresh.push_back(Fresh { parcel, era, full: false, hurried: false });
-                self.fresh.back_mut().expect("a batch was just added")
-            }
-        };
-        open.parcel.push(item, entry);
-        if open.parcel.len() >= policy.max_items || open.parcel.weight >= policy.max_weight {
-            open.full = true;
-            changed = true;
+    pub(super) fn joins(&self, mark: Mark, policy: &Policy) -> bool {
+        self.fresh.back().is_some_and(|last| {
+            last.is_open(mark.era)
+                && mark.weight <= policy.max_weight.saturating_sub(last.parcel.weight)
+        })
+    }
+
+    /// Begins a batch, which is to be given an item.
+    pub(super) fn begin(&mut self, era: EraId, pool: &mut Pool<I, S>) {
+        if let Some(last) = self.fresh.back_mut() {
+            last.full |= last.era == era;
         }
-        changed
+        let parcel = Parcel::new(pool.take());
+        self.fresh.push_back(Fresh { parcel, era, full: false, hurried: false });
+    }
+
+    /// Adds an item to the last batch. Says whether that filled it: otherwise what the lane can do
+    /// is as before.
+    #[inline]
+    pub(super) fn add(&mut self, item: I, entry: Entry<S>, policy: &Policy) -> bool {
+        let last = self.fresh.back_mut().expect("an item joins a batch, or one is begun for it");
+        last.parcel.push(item, entry);
+        last.full |=
+            last.parcel.len() >= policy.max_items || last.parcel.weight >= policy.max_weight;
+        last.full
     }
 
     /// Lets the first batch that was never sent go without linger.
@@ -227,8 +224,19 @@ impl<K, I, S> Lane<K, I, S> {
 }
 
 impl<I, S> Fresh<I, S> {
-    fn takes(&self, era: EraId, weight: u64, max_weight: u64) -> bool {
-        !self.full && self.era == era && weight <= max_weight.saturating_sub(self.parcel.weight)
+    /// Says whether it takes items of this era.
+    pub(super) fn is_open(&self, era: EraId) -> bool {
+        !self.full && self.era == era
+    }
+
+    /// Takes out what it holds, until it is given back.
+    pub(super) fn lend(&mut self) -> Parcel<I, S> {
+        std::mem::replace(&mut self.parcel, Parcel::empty())
+    }
+
+    /// Puts back what it holds.
+    pub(super) fn take_back(&mut self, parcel: Parcel<I, S>) {
+        self.parcel = parcel;
     }
 
     /// Returns from when on the batch may go.

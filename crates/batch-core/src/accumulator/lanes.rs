@@ -2,69 +2,100 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use super::eras::EraId;
 use super::lane::{Fresh, Lane, LaneId};
 
 /// The lanes, by key and by id. Each is listed in both, and none is kept for a key without work.
 #[derive(Debug)]
 pub(super) struct Lanes<K, I, S> {
     by_key: BTreeMap<K, LaneId>,
-    by_id: BTreeMap<LaneId, Box<Lane<K, I, S>>>,
-    /// The lane that the last item went to, which the next one likely goes to; it may be gone.
-    last: LaneId,
+    /// `None` for the one that is in `last`.
+    by_id: BTreeMap<LaneId, Option<Boxed<K, I, S>>>,
+    /// The lane that the last item went to, which the next one likely goes to.
+    last: Option<(LaneId, Boxed<K, I, S>)>,
     next: LaneId,
     /// Empty queues of lanes that are gone, for those to come; a few at most.
     spare: Vec<VecDeque<Fresh<I, S>>>,
 }
+
+/// Does not move when its lane is listed elsewhere.
+type Boxed<K, I, S> = Box<Lane<K, I, S>>;
 
 /// How many queues are kept.
 const SPARE: usize = 16;
 
 impl<K: Ord + Clone, I, S> Lanes<K, I, S> {
     pub(super) fn new() -> Self {
-        Self {
-            by_key: BTreeMap::new(),
-            by_id: BTreeMap::new(),
-            last: 0,
-            next: 1,
-            spare: Vec::new(),
-        }
+        let (by_key, by_id) = (BTreeMap::new(), BTreeMap::new());
+        Self { by_key, by_id, last: None, next: 1, spare: Vec::new() }
     }
 
-    /// Does something to the lane of `key`, made if there is none.
+    /// Returns the lane of `key`, made if there is none.
     #[inline]
-    pub(super) fn enter<R>(
-        &mut self,
-        key: K,
-        change: impl FnOnce(LaneId, &mut Lane<K, I, S>) -> R,
-    ) -> R {
-        if let Some(lane) = self.by_id.get_mut(&self.last)
-            && lane.key == key
-        {
-            return change(self.last, lane);
+    pub(super) fn of(&mut self, key: K) -> (LaneId, &mut Lane<K, I, S>) {
+        if !self.is_last(&key) {
+            self.turn_to(key);
         }
-        self.last = self.by_key.get(&key).copied().unwrap_or_else(|| self.add(key));
-        change(self.last, self.by_id.get_mut(&self.last).expect("it was found or just added"))
+        let (id, lane) = self.last.as_mut().expect("it was just turned to");
+        (*id, lane)
     }
 
-    fn add(&mut self, key: K) -> LaneId {
+    /// Says whether the last item was one of `key`.
+    #[inline]
+    pub(super) fn is_last(&self, key: &K) -> bool {
+        self.last.as_ref().is_some_and(|(_, lane)| lane.key == *key)
+    }
+
+    /// Returns the batch that the last item joined, if it takes more of this era.
+    pub(super) fn last_open(&mut self, era: EraId) -> Option<(LaneId, &mut Fresh<I, S>)> {
+        let (id, lane) = self.last.as_mut()?;
+        let fresh = lane.fresh.back_mut()?;
+        fresh.is_open(era).then_some((*id, fresh))
+    }
+
+    /// Makes the lane of `key` the last one.
+    #[cold]
+    fn turn_to(&mut self, key: K) {
+        if let Some((id, lane)) = self.last.take() {
+            *self.by_id.get_mut(&id).expect("every lane is listed") = Some(lane);
+        }
+        let known = self.by_key.get(&key).copied();
+        self.last = Some(match known {
+            Some(id) => {
+                let lane = self.by_id.get_mut(&id).and_then(Option::take);
+                (id, lane.expect("a lane that is not the last one is in the list"))
+            }
+            None => self.add(key),
+        });
+    }
+
+    fn add(&mut self, key: K) -> (LaneId, Boxed<K, I, S>) {
         let id = self.next;
         self.next += 1;
         self.by_key.insert(key.clone(), id);
+        self.by_id.insert(id, None);
         let fresh = self.spare.pop().unwrap_or_default();
-        self.by_id.insert(id, Box::new(Lane::new(key, fresh)));
-        id
+        (id, Box::new(Lane::new(key, fresh)))
     }
 
     pub(super) fn get(&self, id: LaneId) -> Option<&Lane<K, I, S>> {
-        self.by_id.get(&id).map(Box::as_ref)
+        match &self.last {
+            Some((last, lane)) if *last == id => Some(lane),
+            _ => self.by_id.get(&id)?.as_deref(),
+        }
     }
 
     pub(super) fn get_mut(&mut self, id: LaneId) -> Option<&mut Lane<K, I, S>> {
-        self.by_id.get_mut(&id).map(Box::as_mut)
+        match &mut self.last {
+            Some((last, lane)) if *last == id => Some(lane),
+            _ => self.by_id.get_mut(&id)?.as_deref_mut(),
+        }
     }
 
     pub(super) fn remove(&mut self, id: LaneId) {
-        if let Some(lane) = self.by_id.remove(&id) {
+        let listed = self.by_id.remove(&id).flatten();
+        let last = self.last.take_if(|(last, _)| *last == id);
+        if let Some(lane) = listed.or(last.map(|(_, lane)| lane)) {
             self.by_key.remove(&lane.key);
             if self.spare.len() < SPARE {
                 self.spare.push(lane.fresh);
@@ -72,17 +103,13 @@ impl<K: Ord + Clone, I, S> Lanes<K, I, S> {
         }
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Lane<K, I, S>> {
-        self.by_id.values().map(Box::as_ref)
+    /// Returns all lanes, in the order of their ids.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (LaneId, &Lane<K, I, S>)> {
+        self.ids().into_iter().filter_map(|id| Some((id, self.get(id)?)))
     }
 
     pub(super) fn ids(&self) -> Vec<LaneId> {
         self.by_id.keys().copied().collect()
-    }
-
-    #[cfg(test)]
-    pub(super) fn iter_ids(&self) -> impl Iterator<Item = (LaneId, &Lane<K, I, S>)> {
-        self.by_id.iter().map(|(id, lane)| (*id, &**lane))
     }
 
     #[cfg(test)]

@@ -21,6 +21,11 @@ impl<I, S> Parcel<I, S> {
         Self { items: buffers.items, entries: buffers.entries, weight: 0 }
     }
 
+    /// Returns a parcel without items, and without memory.
+    pub(super) fn empty() -> Self {
+        Self { items: Vec::new(), entries: Vec::new(), weight: 0 }
+    }
+
     /// Returns a parcel of these items, which are in order of their ids.
     pub(super) fn of(
         items: impl IntoIterator<Item = (I, Entry<S>)>,

@@ -8,6 +8,30 @@ pub(crate) type Time = u64;
 /// The moment that never comes: an end that lies beyond what the clock can tell.
 pub(crate) const NEVER: Time = Time::MAX;
 
+/// Returns the later of two times: time never goes back, and never is [`NEVER`].
+#[inline]
+pub(super) fn later(known: Time, now: Time) -> Time {
+    known.max(now.min(NEVER - 1))
+}
+
+/// The time at which something happens, as exact as is asked for.
+pub(crate) trait Moment {
+    /// Returns a time that may lie a little before the exact one.
+    fn rough(&self) -> Time;
+    /// Returns the time.
+    fn exact(&self) -> Time;
+}
+
+impl Moment for Time {
+    fn rough(&self) -> Time {
+        *self
+    }
+
+    fn exact(&self) -> Time {
+        *self
+    }
+}
+
 /// When a batch that could take more items may go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dispatch {

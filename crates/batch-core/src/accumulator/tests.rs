@@ -48,7 +48,7 @@ impl Bench {
     fn push(&mut self, key: u8, weight: u64) -> u64 {
         let seq = self.seq;
         self.seq += 1;
-        self.queue.push(self.now, key, id(seq), weight, weight, ());
+        self.queue.push(&self.now, key, id(seq), weight, weight, ());
         seq
     }
 

@@ -1,6 +1,5 @@
 //! What an accumulator tells of itself.
 
-use super::lane::Lane;
 use super::policy::Time;
 use super::{Accumulator, Entry};
 use crate::stats::{PastBatch, Stats};
@@ -48,7 +47,7 @@ impl<K: Ord + Clone, I, S> Accumulator<K, I, S> {
 
     /// Returns when the oldest of the waiting items was accepted; looks at every key.
     pub(crate) fn oldest(&self) -> Option<Time> {
-        self.lanes.iter().filter_map(Lane::oldest).min()
+        self.lanes.iter().filter_map(|(_, lane)| lane.oldest()).min()
     }
 
     /// Returns when a batch was sent last; 0 if none was.

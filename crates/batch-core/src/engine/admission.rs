@@ -4,7 +4,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use super::{Engine, ReplyClaim, State, TicketOf, Transaction};
-use crate::accumulator::{self, Time};
+use crate::accumulator::{self, Moment, Time};
 use crate::clock::nanos;
 use crate::current;
 use crate::error::Refusal;
@@ -83,16 +83,25 @@ impl<P: BatchProcessor> Engine<P> {
         patience: Patience,
     ) -> Result<TicketOf<P>, (P::Item, Refusal)> {
         let weighed = self.weigh(item);
+        let mut weighed = weighed;
         if self.hooks.is_plain() {
-            let now = self.now();
-            let mut state = lock(&self.state);
+            let mut state = lock(&self.core.state);
+            match state.join(&self.lately(), weighed) {
+                Ok((ticket, accepted)) => {
+                    // Whoever has to know of this batch was told when it began.
+                    self.core.board.write_accepted(accepted);
+                    return Ok(ticket);
+                }
+                Err(other) => weighed = other,
+            }
+            state.gather();
             if !state.room.is_waiting() && state.queue.admit(weighed.weight).is_ok() {
-                let ticket = state.accept_next(now, weighed);
+                let ticket = state.accept_next(&self.lately(), weighed);
                 if state.queue.take_changed() {
                     self.lead_with(self.go_on_to_accept(state));
                 } else {
-                    // Whoever has to know of this batch was told when it began.
-                    self.board.write_accepted(state.queue.stats());
+                    self.core.board.write_accepted(state.queue.stats().accepted);
+                    state.lend();
                 }
                 return Ok(ticket);
             }
@@ -136,22 +145,36 @@ impl<P: BatchProcessor> Engine<P> {
         let mut now = self.now();
         let mut state = self.lock_to_accept();
         let mut outcome = Ok(());
-        for weighed in items {
+        for mut weighed in items {
+            if !self.is_observed() {
+                match state.join(&now, weighed) {
+                    Ok((ticket, _)) => {
+                        accepted(ticket);
+                        continue;
+                    }
+                    Err(other) => weighed = other,
+                }
+            }
+            state.gather();
             if state.try_enter(self, weighed.weight, visitor).is_err() {
                 let entered;
                 (state, entered) = self.enter(state, weighed.weight, visitor, &mut now);
                 if let Err(refusal) = entered {
                     state.queue.note_refused();
+                    state.widen();
                     outcome = Err((vec![weighed.item], refusal));
                     break;
                 }
             }
-            let ticket = state.accept_next(now, weighed);
+            let ticket = state.accept_next(&now, weighed);
             if self.is_observed() {
                 visitor.unreported.push(ticket.id());
+            } else {
+                state.lend();
             }
             accepted(ticket);
         }
+        state.gather();
         if visitor.place.is_some() {
             state.see_off(visitor);
             state.widen();
@@ -287,7 +310,7 @@ impl<P: BatchProcessor> Engine<P> {
                 let weighed = item.take().expect("a ready future is not polled again");
                 state.see_off(visitor);
                 if self.hooks.journal.is_none() {
-                    let ticket = state.accept_next(now, weighed);
+                    let ticket = state.accept_next(&now, weighed);
                     drop(state);
                     self.report_admitted(std::iter::once(ticket.id()));
                     self.go_on();
@@ -380,20 +403,59 @@ impl<P: BatchProcessor> State<P> {
         }
     }
 
-    /// Accepts an item that no journal names.
+    /// Accepts an item that joins the batch that is lent; returns how many were ever accepted, or
+    /// gives it back.
     #[inline]
-    fn accept_next(&mut self, now: Time, weighed: Weighed<P>) -> TicketOf<P> {
+    fn join(
+        &mut self,
+        moment: &impl Moment,
+        weighed: Weighed<P>,
+    ) -> Result<(TicketOf<P>, u64), Weighed<P>> {
+        let Some(open) = &mut self.open else { return Err(weighed) };
+        if !open.takes(weighed.weight) || !self.queue.is_lent_by(&weighed.key) {
+            return Err(weighed);
+        }
+        let now = moment.rough();
         let id = ItemId { epoch: 0, seq: self.next_seq };
         self.next_seq += 1;
-        self.accept(now, id, weighed)
+        let (filler, claim) = self.slots.pair();
+        let accepted = open.join(now, id, weighed.weight, weighed.item, Seat::open(filler));
+        Ok((Ticket::new(claim, id, open.lane()), accepted))
+    }
+
+    /// Sets the batch that the last item joined apart for the next, if nobody waits for room.
+    fn lend(&mut self) {
+        if !self.room.is_waiting() {
+            self.open = self.queue.lend();
+        }
+    }
+
+    /// Gives back the batch that was set apart, before anything else is done.
+    pub(super) fn gather(&mut self) {
+        if let Some(open) = self.open.take() {
+            self.queue.take_back(open);
+        }
+    }
+
+    /// Accepts an item that no journal names.
+    #[inline]
+    fn accept_next(&mut self, moment: &impl Moment, weighed: Weighed<P>) -> TicketOf<P> {
+        let id = ItemId { epoch: 0, seq: self.next_seq };
+        self.next_seq += 1;
+        self.accept(moment, id, weighed)
     }
 
     /// Accepts an item for which there is room.
     #[inline]
-    pub(super) fn accept(&mut self, now: Time, id: ItemId, weighed: Weighed<P>) -> TicketOf<P> {
+    pub(super) fn accept(
+        &mut self,
+        moment: &impl Moment,
+        id: ItemId,
+        weighed: Weighed<P>,
+    ) -> TicketOf<P> {
         let Weighed { key, weight, item } = weighed;
         let (filler, claim) = self.slots.pair();
-        let lane = self.queue.push(now, key, id, weight, item, Seat::open(filler));
+        let lane = self.queue.push(moment, key, id, weight, item, Seat::open(filler));
         Ticket::new(claim, id, lane)
     }
 

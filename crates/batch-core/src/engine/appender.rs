@@ -109,7 +109,7 @@ impl<P: BatchProcessor> Engine<P> {
                 .map_or_else(|error| Refusal::Journal(Arc::new(error)), |()| refusal);
             return Err((group.into_iter().map(|weighed| weighed.item).collect(), refusal));
         }
-        let accepted = ids.zip(group).map(|(id, weighed)| state.accept(now, id, weighed));
+        let accepted = ids.zip(group).map(|(id, weighed)| state.accept(&now, id, weighed));
         let tickets: Vec<_> = accepted.collect();
         drop(state);
         self.report_admitted(tickets.iter().map(Ticket::id));

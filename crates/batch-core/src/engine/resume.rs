@@ -21,7 +21,7 @@ impl<P: BatchProcessor> Engine<P> {
             left.into_iter().map(|(id, item)| (id, label(&item), self.weigh(item))).collect();
         let now = self.now();
         let mut state = self.lock();
-        let accept = |(id, label, weighed)| (label, state.accept(now, id, weighed));
+        let accept = |(id, label, weighed)| (label, state.accept(&now, id, weighed));
         let resumed: Vec<(L, TicketOf<P>)> = weighed.into_iter().map(accept).collect();
         // A batcher that is closed sends nothing any more.
         state.ended |= state.fatal.is_some();

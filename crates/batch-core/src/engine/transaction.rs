@@ -92,7 +92,9 @@ impl<P: BatchProcessor> Engine<P> {
     }
 
     fn begin(&self, scope: Scope) -> Transaction<'_, P> {
-        let state = Some(lock(&self.state));
+        let mut state = lock(&self.core.state);
+        state.gather();
+        let state = Some(state);
         Transaction { engine: self, state, waker: None, effects: None, scope }
     }
 }
@@ -143,6 +145,7 @@ impl<P: BatchProcessor> Transaction<'_, P> {
     /// Finds out who is concerned by the state as it is now.
     fn conclude(&mut self) {
         let mut state = self.state.take().expect("the lock is held until the drop");
+        state.gather();
         match self.scope {
             Scope::All => self.conclude_all(&mut state),
             Scope::Work | Scope::Batch => {
@@ -150,11 +153,11 @@ impl<P: BatchProcessor> Transaction<'_, P> {
                     self.call_worker(&mut state);
                     self.call_keeper(&mut state, false);
                 }
-                return self.engine.board.write_accepted(state.queue.stats());
+                return self.engine.core.board.write_accepted(state.queue.stats().accepted);
             }
             Scope::Nobody => return,
         }
-        self.engine.board.write(state.queue.stats());
+        self.engine.core.board.write(state.queue.stats());
         // The lock is free from here on.
     }
 

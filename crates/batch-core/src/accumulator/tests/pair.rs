@@ -87,7 +87,19 @@ impl Pair {
         let seq = self.model.items.len() as u64;
         self.model.at(now);
         self.model.push(key, weight);
-        self.real.push(now, key, id(seq), weight, seq, ());
+        let lent = if dice.one_in(4) { None } else { self.real.lend() };
+        if let Some(mut open) = lent {
+            let joins = open.takes(weight) && self.real.is_lent_by(&key);
+            if joins {
+                let accepted = open.join(now, id(seq), weight, seq, ());
+                assert_eq!(accepted, self.model.stats.accepted);
+            }
+            self.real.take_back(open);
+            if joins {
+                return;
+            }
+        }
+        self.real.push(&now, key, id(seq), weight, seq, ());
     }
 
     /// Lets everything happen that is due.
@@ -173,7 +185,7 @@ impl Pair {
         } else {
             waiting[dice.index(waiting.len())]
         };
-        let lane = self.real.lanes.iter_ids().find(|(_, lane)| {
+        let lane = self.real.lanes.iter().find(|(_, lane)| {
             self.model.items.get(usize::try_from(seq).unwrap()).is_some_and(|i| i.key == lane.key)
         });
         let hint = lane.map(|(id, _)| id).filter(|_| dice.one_in(2));

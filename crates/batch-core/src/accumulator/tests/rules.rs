@@ -392,7 +392,7 @@ fn an_item_is_found_whatever_the_order_of_the_ids() {
     let id = |seq| ItemId { epoch: 0, seq };
     let mut queue = Accumulator::new(Policy { max_items: 2, ..policy() });
     for (now, seq) in [(1, 3), (2, 0), (3, 4), (4, 1), (5, 2)] {
-        queue.push(now, 0_u64, id(seq), 1, seq, ());
+        queue.push(&now, 0_u64, id(seq), 1, seq, ());
     }
     for seq in [0, 2, 4, 1, 3] {
         assert_eq!(queue.cancel(6, id(seq), None).map(|(item, _)| item), Some(seq));

@@ -7,7 +7,7 @@
 
 mod common;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use llm_batch::providers::{Anthropic, OpenAi, Profile};
 use llm_batch::{
     Builder, Error, LaneChoice, LlmBatch, Provider, Request, RequestError, Run, Status, cancel,
 };
-use llm_simulator::{Endpoint, Faults, Reply, Said, Simulator};
+use llm_simulator::{Endpoint, Reply, Said, Simulator};
 
 type Open = fn(&str) -> Arc<dyn Provider>;
 
@@ -265,66 +265,4 @@ fn a_lost_answer_of_the_lane_sync_is_ambiguous_and_asked_again_only_where_that_i
         assert_eq!((counts.possibly_paid_twice, counts.submissions), (1, 3));
         assert_eq!(simulator.paid().len(), 3, "and so it was");
     });
-}
-
-/// How many seeds each shape runs through; `CHAOS_SEEDS` says otherwise, and `CHAOS_FIRST` where
-/// to begin.
-const SEEDS: u64 = 40;
-
-/// Three calls in ten go wrong, in every way that the simulator knows, and the process is started
-/// anew when a run ends early.
-#[test]
-fn whatever_goes_wrong_nothing_is_paid_twice_lost_or_swapped() {
-    let number = |name: &str| std::env::var(name).ok().and_then(|seeds| seeds.parse().ok());
-    let first = number("CHAOS_FIRST").unwrap_or(0);
-    let seeds = first..first + number("CHAOS_SEEDS").unwrap_or(SEEDS);
-    for (name, open) in &SHAPES[..2] {
-        for seed in seeds.clone() {
-            let simulator = Simulator::builder()
-                .running(usize::try_from(seed % 3).unwrap())
-                .list_lag(usize::try_from(seed % 2).unwrap())
-                .faults(Faults::seeded(seed, 30))
-                .start()
-                .unwrap();
-            simulator.plant_foreign(3);
-            let place = Place::new();
-            let requests = || {
-                (0..7).map(|n| {
-                    let model = ["m1", "m2"][usize::from(n > 3)];
-                    Request::prompt(format!("r{n}"), model, format!("question r{n}"))
-                })
-            };
-            let mut answered = BTreeMap::new();
-            let mut rounds = 0;
-            loop {
-                let timeout = Duration::from_millis(50 << (rounds / 2).min(8));
-                let llm = builder(*open, &simulator, &place)
-                    .list_lag(Duration::from_millis(50))
-                    .timeout(timeout)
-                    .build()
-                    .unwrap();
-                let (outcomes, ended) = common::run(&llm, requests());
-                for (id, outcome) in outcomes {
-                    let text = outcome.unwrap_or_else(|e| panic!("{name} {seed}: {id}: {e}")).text;
-                    assert_eq!(text, Some(format!("answer to question {id}")), "{name} {seed}");
-                    assert_eq!(answered.insert(id, text), None, "{name} {seed}: told twice");
-                }
-                rounds += 1;
-                assert!(rounds < 60, "{name} {seed}: no end: {ended:?}");
-                if ended.is_ok() {
-                    break;
-                }
-            }
-            assert_eq!(answered.len(), 7, "{name} {seed}");
-            let paid = simulator.paid();
-            let once: BTreeSet<&String> = paid.iter().collect();
-            let calls: Vec<String> = simulator
-                .server()
-                .seen()
-                .iter()
-                .map(|seen| format!("{} {}", seen.method, seen.path))
-                .collect();
-            assert_eq!((paid.len(), once.len()), (7, 7), "{name} {seed}: {paid:?} {calls:#?}");
-        }
-    }
 }

@@ -1,0 +1,212 @@
+//! Downloads of results that break off, lie or do not end.
+
+#![allow(clippy::unwrap_used, reason = "a helper of tests is not seen as a test")]
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{Place, ask, assert_answered, builder, run};
+use llm_batch::providers::{Anthropic, OpenAi};
+use llm_batch::{LlmBatch, Provider, Status};
+use llm_simulator::{Builder, Endpoint, Reply, Seen, Simulator};
+
+const IDS: [&str; 5] = ["a", "b", "c", "d", "e"];
+
+/// The reads of results, in order.
+fn reads(simulator: &Simulator) -> Vec<Seen> {
+    let seen = simulator.server().seen();
+    let is_read = |seen: &Seen| seen.path.ends_with("/results") || seen.path.ends_with("/content");
+    seen.into_iter().filter(is_read).collect()
+}
+
+/// Breaks the first download off after so many of a hundred parts.
+fn cut_at(simulator: Builder, percent: usize) -> Simulator {
+    let hook = move |call: &llm_simulator::Call<'_>, usual: Reply| {
+        let is_first = (call.endpoint, call.nth) == (Endpoint::Results, 0);
+        let length = usual.body().len();
+        if is_first { Reply::Cut((length * percent / 100).min(length - 1), Box::new(usual)) } else { usual }
+    };
+    simulator.after(hook).start().unwrap()
+}
+
+fn providers(url: &str) -> [Arc<dyn Provider>; 2] {
+    [
+        Arc::new(Anthropic::builder(common::KEY).base_url(url).build().unwrap()),
+        Arc::new(OpenAi::builder(common::KEY).base_url(url).build().unwrap()),
+    ]
+}
+
+fn open(provider: Arc<dyn Provider>, place: &Place) -> LlmBatch {
+    LlmBatch::builder(provider)
+        .state(place.state())
+        .poll_interval(std::time::Duration::from_millis(1))
+        .build()
+        .unwrap()
+}
+
+#[test]
+fn a_download_cut_at_any_hundredth_goes_on_there_or_begins_anew_and_tells_each_once() {
+    for percent in 0..=100 {
+        for (provider, ranges) in [(0, true), (1, true), (0, false), (1, false)] {
+            let simulator = Simulator::builder();
+            let simulator = if ranges { simulator.ranges() } else { simulator };
+            let (simulator, place) = (cut_at(simulator, percent), Place::new());
+            let [anthropic, openai] = providers(simulator.url());
+            let provider = if provider == 0 { anthropic } else { openai };
+            let (outcomes, ended) = run(&open(provider, &place), IDS.map(ask));
+            assert_answered(&outcomes, &IDS);
+            assert_eq!(ended.unwrap().stray_results, 0, "{percent}");
+            let reads = reads(&simulator);
+            assert_eq!(reads.len(), 2, "{percent}");
+            let range = reads[1].header("range");
+            // Before the first byte there is nothing to go on with.
+            assert_eq!(range.is_some(), ranges && percent > 0, "{percent}: {range:?}");
+            assert_eq!(simulator.paid().len(), IDS.len());
+        }
+    }
+}
+
+/// A server that answers with another part, another content, all of it, an error or nothing: the
+/// download begins anew.
+#[test]
+fn a_server_that_does_not_keep_to_ranges_is_asked_for_all_of_it() {
+    type Lie = fn(Reply) -> Reply;
+    let lies: [Lie; 6] = [
+        |_| Reply::error(416, "k", "no"),
+        |_| Reply::error(500, "k", "no"),
+        |_| Reply::Drop,
+        |reply| with(reply, 206, &[("content-range", "bytes 0-1/2")]),
+        |reply| with(reply, 206, &[]),
+        |reply| with(reply, 206, &[("etag", "\"other\"")]),
+    ];
+    for lie in lies {
+        let simulator = Simulator::builder()
+            .ranges()
+            .after(move |call, usual| match (call.endpoint, call.nth) {
+                (Endpoint::Results, 0) => Reply::Cut(usual.body().len() / 2, Box::new(usual)),
+                (Endpoint::Results, 1) => lie(usual),
+                _ => usual,
+            })
+            .start()
+            .unwrap();
+        let place = Place::new();
+        let llm = builder(simulator.url(), &place.state()).build().unwrap();
+        let (outcomes, _) = run(&llm, IDS.map(ask));
+        assert_answered(&outcomes, &IDS);
+        let reads = reads(&simulator);
+        assert_eq!(reads.len(), 3);
+        assert_eq!(reads[2].header("range"), None);
+    }
+}
+
+/// Returns the answer with another status, and other headers in place of those that say where it
+/// belongs.
+fn with(reply: Reply, status: u16, headers: &[(&'static str, &str)]) -> Reply {
+    let Reply::Full { body, .. } = reply else { return reply };
+    let headers = headers.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
+    Reply::Full { status, headers, body }
+}
+
+/// A weak tag says that the content means the same, not that its bytes are the same.
+#[test]
+fn a_weak_tag_is_not_trusted() {
+    let simulator = Simulator::builder()
+        .after(|call, usual| match (call.endpoint, call.nth) {
+            (Endpoint::Results, 0) => {
+                let tagged = usual.with_header("etag", "W/\"1\"");
+                Reply::Cut(tagged.body().len() / 2, Box::new(tagged))
+            }
+            _ => usual,
+        })
+        .start()
+        .unwrap();
+    let place = Place::new();
+    let llm = builder(simulator.url(), &place.state()).build().unwrap();
+    assert_answered(&run(&llm, IDS.map(ask)).0, &IDS);
+    assert_eq!(reads(&simulator)[1].header("range"), None);
+}
+
+/// A download that breaks off again and again comes further each time, and ends.
+#[test]
+fn a_download_that_breaks_off_at_every_few_bytes_arrives_without_being_read_twice() {
+    let simulator = Simulator::builder()
+        .ranges()
+        .after(|call, usual| match call.endpoint {
+            Endpoint::Results => Reply::Cut(100, Box::new(usual)),
+            _ => usual,
+        })
+        .start()
+        .unwrap();
+    let place = Place::new();
+    let llm = builder(simulator.url(), &place.state()).build().unwrap();
+    let (outcomes, ended) = run(&llm, IDS.map(ask));
+    assert_answered(&outcomes, &IDS);
+    assert!(ended.is_ok());
+    let reads = reads(&simulator);
+    assert!(reads.len() > 10, "{}", reads.len());
+    assert_eq!(reads.iter().filter(|read| read.header("range").is_none()).count(), 1);
+}
+
+/// Bombs, endless lines and odd text: nobody else is harmed, and memory stays what it was.
+#[test]
+fn whatever_stands_in_the_results_harms_nobody_else() {
+    let endless = "x".repeat(3_000_000);
+    let odd: Vec<String> = vec![
+        endless,
+        "[".repeat(100_000),
+        "{\"a\":".repeat(50_000),
+        "\u{feff}".to_owned(),
+        "\u{2028}\u{85}".to_owned(),
+        "{\"custom_id\":\"\\ud800\",\"result\":{}}".to_owned(),
+        "\0\0\0".to_owned(),
+        "null".to_owned(),
+        "{}".to_owned(),
+    ];
+    let count = odd.len() as u64;
+    let simulator = Simulator::builder()
+        .after(move |call, usual| match call.endpoint {
+            Endpoint::Results => {
+                let text = String::from_utf8_lossy(usual.body()).into_owned();
+                let mut lines = odd.clone();
+                lines.extend(text.lines().map(str::to_owned));
+                let lines: Vec<String> = lines.into_iter().map(|line| line + "\r").collect();
+                Reply::jsonl(&lines)
+            }
+            _ => usual,
+        })
+        .start()
+        .unwrap();
+    let place = Place::new();
+    let provider =
+        Anthropic::builder(common::KEY).base_url(simulator.url()).max_line(1 << 20).build().unwrap();
+    let (outcomes, ended) = run(&open(Arc::new(provider), &place), IDS.map(ask));
+    assert_answered(&outcomes, &IDS);
+    let run = ended.unwrap();
+    assert_eq!(run.stray_results, count);
+    assert!(run.outcomes.iter().all(|(_, status)| *status == Status::Succeeded));
+}
+
+/// Nothing is taken apart that was not asked for compressed, so a bomb stays a small odd line.
+#[test]
+fn a_compressed_answer_is_not_unpacked() {
+    // What `gzip` makes of nothing.
+    let gzip = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    let simulator = Simulator::builder()
+        .after(move |call, usual| match (call.endpoint, call.nth) {
+            (Endpoint::Results, 0) => Reply::Full {
+                status: 200,
+                headers: vec![("content-encoding", "gzip".to_owned())],
+                body: gzip.to_vec(),
+            },
+            _ => usual,
+        })
+        .start()
+        .unwrap();
+    let place = Place::new();
+    let llm = builder(simulator.url(), &place.state()).build().unwrap();
+    let (outcomes, ended) = run(&llm, IDS.map(ask));
+    assert_answered(&outcomes, &IDS);
+    assert_eq!(ended.unwrap().stray_results, 1);
+    assert!(reads(&simulator)[0].header("accept-encoding").is_none_or(|e| e == "identity"));
+}

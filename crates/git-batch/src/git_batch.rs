@@ -84,8 +84,8 @@ impl GitBatch {
     ///
     /// # Errors
     /// `dir` is no repository, the remote is not configured, the repository uses what cannot be
-    /// handled without harm (reftable, a partial clone, an unknown extension, a
-    /// reference-transaction hook), or the git program is missing or too old.
+    /// handled without harm (a partial clone without trees, an unknown extension, what the executor of
+    /// the settings cannot do), or the git program is missing or too old.
     pub fn open(dir: impl AsRef<Path>, settings: Settings) -> Result<GitBatch, OpenError> {
         let repository = Repository::open(dir.as_ref(), settings)?;
         let max_items = repository.settings.max_items.unwrap_or(10);
@@ -275,7 +275,7 @@ impl GitBatch {
 
 impl Repository {
     fn open(dir: &Path, settings: Settings) -> Result<Repository, OpenError> {
-        let store = Store::open(dir)?;
+        let store = Store::open(dir, settings.executor)?;
         store.check_remote(dir, &settings.remote)?;
         let git = Git::open(store.git_dir())
             .map_err(|error| OpenError::Git(causes(&error)))?
@@ -330,8 +330,8 @@ impl Repository {
     ) -> Result<Session<'a>, ApplyError> {
         let lock = WriterLock::acquire(&self.common_dir, self.settings.wait)?;
         // Opened behind the lock, so that it sees all that earlier writers did.
-        let store = Store::open(&self.dir)?;
         let (git, settings) = (self.git.clone(), &self.settings);
+        let store = Store::open(&self.dir, settings.executor)?.with_git(git.clone());
         Session::begin(Writer { store, git, settings, lock, earlier, is_dry })
     }
 }

@@ -62,6 +62,8 @@
 //! * **Merges** are made in memory by gix where its verdict is known to equal git's; where a
 //!   rename, a merge attribute, several merge bases or a conflict is in play, `git merge-tree`
 //!   decides.
+//! * **Two executors** ([`ExecutorKind`]): gix, and the git program where gix cannot. The tests hold
+//!   them against each other: the same operations give the same commits and refs.
 //! * **Exactly once**: before the first ref moves, what a batch is about to do is written down. Who
 //!   writes to the repository next finishes what a killed process had begun, with the same commits;
 //!   what each ref is, here and at the remote, says what is left of it. The same input again, or one
@@ -77,8 +79,11 @@
 //!   and all hooks of the remote do run. Commits are signed if `commit.gpgSign` says so.
 //! * A merge depends on its commits alone: attributes count as they stand in the branch merged into
 //!   and in `info/attributes`, merge drivers and `merge.*` settings of the user do not.
-//! * Refused on opening: reftable, partial clones, unknown extensions, a reference-transaction
-//!   hook.
+//! * Where refs are in a reftable, or a reference-transaction hook is to be heard, the git program
+//!   does what gix does elsewhere ([`ExecutorKind`]): a few processes a branch. Killed, it leaves locks
+//!   behind that nobody but you can remove. Worktrees in a reftable cannot be committed from.
+//! * In a partial clone the contents that a merge looks at are fetched, in one call. Clones that lack
+//!   trees, unknown extensions and unknown ways to keep refs are refused on opening.
 //! * A batch lives in memory until its pack is written; of one that is killed before that, nothing is
 //!   left, and nothing has moved. What is queued with [`GitBatch::submit`] is lost with the process
 //!   then, as its tickets are.
@@ -134,7 +139,7 @@ pub use outcome::{
     Class, LeftOut, Omission, OpError, OpErrorKind, Outcome, Place, Receipt, RefChange, Report,
 };
 pub use processor::GitProcessor;
-pub use settings::{Guard, Hook, OnMoved, Settings};
+pub use settings::{ExecutorKind, Guard, Hook, OnMoved, Settings};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

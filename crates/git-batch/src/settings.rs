@@ -22,6 +22,23 @@ pub struct Settings {
     pub(crate) allowed: BTreeSet<Guard>,
     pub(crate) hooks: BTreeSet<Hook>,
     pub(crate) gate: Option<Gate>,
+    pub(crate) executor: ExecutorKind,
+}
+
+/// Who writes objects and moves refs in the local repository. The same operations give the same
+/// commits and refs in any case, and pushes are made by the git program in any case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+#[non_exhaustive]
+pub enum ExecutorKind {
+    /// The git program where it is needed (refs in a reftable, a reference-transaction hook), gix
+    /// elsewhere.
+    #[default]
+    Auto,
+    /// gix and code of this crate: few processes. What it cannot do is refused when the repository is
+    /// opened.
+    Gix,
+    /// The git program: a process for each step and each merge.
+    GitProgram,
 }
 
 /// A hook of the repository that runs only where it is asked for.
@@ -83,6 +100,7 @@ impl Default for Settings {
             allowed: BTreeSet::new(),
             hooks: BTreeSet::new(),
             gate: None,
+            executor: ExecutorKind::default(),
         }
     }
 }
@@ -171,6 +189,13 @@ impl Settings {
     #[must_use]
     pub fn with_gate(mut self, gate: Gate) -> Settings {
         self.gate = Some(gate);
+        self
+    }
+
+    /// Sets who writes to the local repository; by default gix, and the git program where gix cannot.
+    #[must_use]
+    pub fn with_executor(mut self, executor: ExecutorKind) -> Settings {
+        self.executor = executor;
         self
     }
 

@@ -15,6 +15,25 @@ pub fn kill_at(name: &str, nth: u32) {
     *stop = Some((name.to_owned(), nth));
 }
 
+#[cfg(feature = "testing")]
+static TIME: Mutex<Option<gix::date::Time>> = Mutex::new(None);
+
+/// Stops the clock of all commits of this process, so that the same operations give the same ids.
+#[cfg(feature = "testing")]
+pub fn fix_time(seconds: i64) {
+    let time = gix::date::Time { seconds, offset: 3600 };
+    *TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(time);
+}
+
+/// The time of commits.
+pub(crate) fn now() -> gix::date::Time {
+    #[cfg(feature = "testing")]
+    if let Some(time) = *TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner) {
+        return time;
+    }
+    gix::date::Time::now_local_or_utc()
+}
+
 /// Marks a point.
 #[cfg(feature = "testing")]
 pub(crate) fn reach(name: &str) {

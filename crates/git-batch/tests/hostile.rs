@@ -7,8 +7,8 @@ use std::fs;
 use git_batch::guard::path::{check, check_not_a_file};
 use git_batch::publish::{self, PushStatus, RefUpdate};
 use git_batch::{
-    Action, Change, Commit, GitBatch, Mode, ObjectId, OpErrorKind, Operation, Outcome, Settings,
-    program,
+    Action, Change, Commit, ExecutorKind, GitBatch, Mode, ObjectId, OpErrorKind, Operation,
+    Outcome, Settings, program,
 };
 use support::{Fixture, kind, landed, make_executable, run};
 
@@ -181,7 +181,8 @@ fn hooks_in_a_folder_relative_to_the_checkout_count() {
     fs::write(&hook, "#!/bin/sh\nexit 0\n").unwrap();
     make_executable(&hook);
     fixture.git(["config", "core.hooksPath", ".githooks"]);
-    let refused = GitBatch::open(fixture.work(), Settings::default()).unwrap_err().to_string();
+    let by_gix = Settings::default().with_executor(ExecutorKind::Gix);
+    let refused = GitBatch::open(fixture.work(), by_gix).unwrap_err().to_string();
     assert!(refused.contains("reference-transaction"), "{refused}");
 }
 

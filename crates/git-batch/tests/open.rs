@@ -5,7 +5,7 @@ mod support;
 use std::path::Path;
 
 use git_batch::{Commit, GitBatch, OpenError, Operation, Settings};
-use support::{Fixture, landed, make_executable, run};
+use support::{Fixture, landed, run};
 
 fn refusal(dir: &Path) -> OpenError {
     GitBatch::open(dir, Settings::default()).expect_err("it is to be refused")
@@ -44,24 +44,19 @@ fn an_unknown_remote_is_named_with_the_known_ones() {
 
 #[test]
 fn what_would_be_harmed_is_refused_by_name() {
-    let reftable = Fixture::new();
-    run(reftable.beside("").as_path(), ["init", "-q", "--ref-format=reftable", "rt"]);
-    assert!(refusal(&reftable.beside("rt")).to_string().contains("reftable"));
+    let table = Fixture::new();
+    table.git(["config", "core.repositoryFormatVersion", "1"]);
+    table.git(["config", "extensions.refStorage", "stones"]);
+    assert!(refusal(&table.work()).to_string().contains("stones"));
 
     let partial = Fixture::new();
     partial.git(["config", "remote.origin.promisor", "true"]);
+    partial.git(["config", "remote.origin.partialCloneFilter", "tree:0"]);
     assert!(refusal(&partial.work()).to_string().contains("is a partial clone"));
 
     let extension = Fixture::new();
     extension.git(["config", "extensions.fromTheFuture", "true"]);
     assert!(refusal(&extension.work()).to_string().contains("fromthefuture"));
-
-    let hook = Fixture::new();
-    let path = hook.work().join(".git/hooks/reference-transaction");
-    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-    std::fs::write(&path, "#!/bin/sh\nexit 0\n").unwrap();
-    make_executable(&path);
-    assert!(refusal(&hook.work()).to_string().contains("reference-transaction hook"));
 }
 
 #[test]

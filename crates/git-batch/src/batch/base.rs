@@ -96,6 +96,8 @@ impl Batch<'_, '_> {
         let wanted = name.as_bstr().to_owned();
         let wanted = [wanted];
         let fetched = self.ask(|git, remote| publish::fetch(git, remote, &wanted))?;
+        // It takes two.
+        self.receipt.processes += 1;
         // It may have moved once more since it was listed; the lease of the push notices.
         Ok(fetched.into_iter().next().map(|(_, id)| id))
     }

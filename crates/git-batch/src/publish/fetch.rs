@@ -1,6 +1,8 @@
 //! Fetches into refs of our own.
 
-use bstr::BString;
+use std::collections::BTreeMap;
+
+use bstr::{BString, ByteSlice};
 use gix::ObjectId;
 
 use super::remote::{check_remote, is_full_name};
@@ -11,7 +13,7 @@ use crate::program::Git;
 ///
 /// They land in `refs/batchyard/fetched/`, under names that are made from those of the remote and
 /// the ref, and replace what an earlier fetch left there. Writes neither `FETCH_HEAD` nor
-/// `refs/remotes` nor tags, and no reflog. One process, one round trip; blocks up to the time
+/// `refs/remotes` nor tags, and no reflog. Two processes, one round trip; blocks up to the time
 /// limit of `git`.
 ///
 /// # Errors
@@ -52,11 +54,20 @@ pub fn fetch(
             .unwrap_or_else(|| PublishError::failed("fetch from", remote, &output)));
     }
 
-    let repo = super::push::open(git)?;
+    // Git reads them wherever it keeps them.
+    let mut args = vec!["for-each-ref".to_owned(), "--format=%(refname) %(objectname)".to_owned()];
+    args.extend(refs.iter().map(|name| private_name(remote, name)));
+    let output = git.run(args, None)?;
+    let found: BTreeMap<&[u8], ObjectId> = output
+        .stdout
+        .lines()
+        .filter_map(|line| line.split_once_str(" "))
+        .filter_map(|(name, id)| Some((name, ObjectId::from_hex(id).ok()?)))
+        .collect();
     refs.iter()
-        .map(|name| match repo.find_reference(&private_name(remote, name)) {
-            Ok(found) => Ok((name.clone(), found.id().detach())),
-            Err(_) => Err(PublishError::MissingRef {
+        .map(|name| match found.get(private_name(remote, name).as_bytes()) {
+            Some(id) => Ok((name.clone(), *id)),
+            None => Err(PublishError::MissingRef {
                 remote: scrub::line(remote.as_bytes()),
                 name: name.to_string(),
             }),

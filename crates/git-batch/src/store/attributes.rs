@@ -82,6 +82,7 @@ impl Store {
         if !mode.is_blob() {
             return Ok(None);
         }
+        self.fetch_missing([id])?;
         let blob = self
             .repo
             .find_blob(id)

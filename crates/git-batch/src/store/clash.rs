@@ -14,6 +14,11 @@ use crate::{OpError, OpErrorKind};
 impl Store {
     /// A branch whose name is a folder of `branch`'s name, or the other way round.
     pub(crate) fn clashing_branch(&self, branch: &FullName) -> Result<Option<FullName>, OpError> {
+        self.executor.clashing_branch(self, branch)
+    }
+
+    /// The same, where refs are files.
+    pub(super) fn clashing_file(&self, branch: &FullName) -> Result<Option<FullName>, OpError> {
         let fault = |error: &dyn std::error::Error| {
             OpError::repository("cannot list the local branches", error)
         };

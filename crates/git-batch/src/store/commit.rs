@@ -33,12 +33,15 @@ impl Store {
         let fault = |error: gix::Error| {
             OpError::repository(&format!("cannot read object {id} of the index"), &error)
         };
+        self.fetch_missing([id])?;
         let blob = self.repo.find_blob(id).map_err(fault)?;
         self.write_blob(&blob.data).map(drop)
     }
 
     /// Whether the object is a blob of this repository.
     pub(crate) fn is_blob(&self, id: ObjectId) -> bool {
+        // What cannot be fetched is none.
+        let _ = self.fetch_missing([id]);
         self.repo.find_header(id).is_ok_and(|header| header.kind() == gix::objs::Kind::Blob)
     }
 

@@ -18,6 +18,8 @@ pub(crate) struct TreeDiff {
     pub(crate) additions: usize,
     /// How many files are gone.
     pub(crate) deletions: usize,
+    /// The contents on both sides of all that differs.
+    pub(super) blobs: Vec<ObjectId>,
 }
 
 impl TreeDiff {
@@ -47,20 +49,28 @@ impl Store {
         )
         .map_err(|error| OpError::repository("cannot compare two trees", &error))?;
         for change in recorder.records {
-            let (mode, path) = match change {
-                Change::Addition { entry_mode, path, .. } => {
+            let (path, sides) = match change {
+                Change::Addition { entry_mode, path, oid, .. } => {
                     diff.additions += usize::from(entry_mode.is_no_tree());
-                    (entry_mode, path)
+                    (path, [Some((entry_mode, oid)), None])
                 }
-                Change::Deletion { entry_mode, path, .. } => {
+                Change::Deletion { entry_mode, path, oid, .. } => {
                     diff.deletions += usize::from(entry_mode.is_no_tree());
-                    (entry_mode, path)
+                    (path, [Some((entry_mode, oid)), None])
                 }
-                Change::Modification { entry_mode, path, .. } => (entry_mode, path),
+                Change::Modification {
+                    entry_mode,
+                    path,
+                    oid,
+                    previous_entry_mode,
+                    previous_oid,
+                } => (path, [Some((entry_mode, oid)), Some((previous_entry_mode, previous_oid))]),
             };
-            if mode.is_no_tree() {
+            if sides[0].is_some_and(|(mode, _)| mode.is_no_tree()) {
                 diff.paths.insert(path);
             }
+            let blobs = sides.into_iter().flatten().filter(|(mode, _)| mode.is_blob_or_symlink());
+            diff.blobs.extend(blobs.map(|(_, id)| id));
         }
         Ok(diff)
     }

@@ -40,7 +40,7 @@ impl Store {
                 .args(["-c", "core.sparseCheckout=false", "-c", "core.fsmonitor=false"])
                 .arg(&work_tree)
                 .args(args.iter().filter(|arg| !arg.is_empty()));
-            self.processes += 1;
+            self.processes.set(self.processes.get() + 1);
             let output = git.finish(command, None).map_err(|error| fault(&error))?;
             if !output.is_success() {
                 let said = crate::publish::scrub::excerpt(&output.stderr);

@@ -5,7 +5,7 @@ use gix::actor::Signature;
 use gix::date::Time;
 
 use super::Store;
-use crate::{Author, OpError, OpErrorKind};
+use crate::{Author, OpError, OpErrorKind, stops};
 
 /// The people of one batch, read once; one moment counts for all its commits.
 #[derive(Debug, Clone)]
@@ -20,7 +20,7 @@ impl Signer {
     /// nobody.
     pub(crate) fn of(store: &Store, fallback: Option<&Author>) -> Signer {
         let config = store.repo.config_snapshot();
-        let time = Time::now_local_or_utc();
+        let time = stops::now();
         let fallback = fallback.and_then(|author| signature(author, time).ok());
         let read = |role: &str| {
             let get = |field: &str| {
@@ -46,6 +46,12 @@ impl Signer {
 
     /// Who stands in the reflog, and when, as it is written there.
     pub(super) fn reflog_bytes(&self) -> Vec<u8> {
+        let (name, email, time) = self.reflog_parts();
+        format!("{name} <{email}> {time}").into_bytes()
+    }
+
+    /// The name, the address and the time of that.
+    pub(super) fn reflog_parts(&self) -> (String, String, String) {
         let who = self.committer.clone().or_else(|| self.author.clone());
         let who = who.unwrap_or_else(|| Signature {
             name: "git-batch".into(),
@@ -54,7 +60,7 @@ impl Signer {
         });
         let mut time = gix::date::parse::TimeBuf::default();
         let time = who.time.to_str(&mut time);
-        format!("{} <{}> {time}", who.name, who.email).into_bytes()
+        (who.name.to_string(), who.email.to_string(), time.to_string())
     }
 }
 

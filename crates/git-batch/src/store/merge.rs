@@ -46,11 +46,9 @@ impl Store {
             [] => Ok(Merged::Unrelated),
             [base] => {
                 let base = self.tree_of(base)?;
-                match self.merge_without_renames(
-                    base,
-                    self.tree_of(ours)?,
-                    self.tree_of(theirs)?,
-                )? {
+                let (our_tree, their_tree) = (self.tree_of(ours)?, self.tree_of(theirs)?);
+                self.fetch_contents(base, our_tree, their_tree)?;
+                match self.executor.merge_trees(self, base, our_tree, their_tree)? {
                     Some(tree) => Ok(Merged::Clean(tree)),
                     None => self.ask_git(ours, theirs, state),
                 }
@@ -60,9 +58,23 @@ impl Store {
         }
     }
 
+    /// Makes the contents available that the merge of three trees can look at.
+    fn fetch_contents(
+        &self,
+        base: ObjectId,
+        ours: ObjectId,
+        theirs: ObjectId,
+    ) -> Result<(), OpError> {
+        if self.promisor.is_none() {
+            return Ok(());
+        }
+        let ours = self.diff(base, ours)?.blobs;
+        self.fetch_missing(ours.into_iter().chain(self.diff(base, theirs)?.blobs))
+    }
+
     /// The merged tree; `None` if something may have been renamed, if an attribute asks for
     /// another way to merge, or if there is a conflict: then gix and git can differ.
-    fn merge_without_renames(
+    pub(super) fn merge_without_renames(
         &mut self,
         base: ObjectId,
         ours: ObjectId,

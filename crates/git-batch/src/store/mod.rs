@@ -5,13 +5,17 @@ mod capture;
 mod clash;
 mod commit;
 mod diff;
+mod executor;
 mod export;
+mod git_program;
+mod git_refs;
 mod identity;
 mod merge;
 mod open;
 mod oracle;
 mod pack;
 mod packed_refs;
+mod partial;
 mod ref_locks;
 mod reflog;
 mod refs;
@@ -19,6 +23,7 @@ mod submodule;
 mod tree;
 mod worktrees;
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 
 use gix::ObjectId;
@@ -35,16 +40,23 @@ pub(crate) use refs::{RefMove, WorktreeMove};
 pub(crate) use tree::TreeEdit;
 pub(crate) use worktrees::{CheckedOut, check_not_checked_out};
 
-use crate::OpError;
+use self::executor::Executor;
 use crate::program::Git;
+use crate::{OpError, OpErrorKind};
 
 /// One repository; what is written stays in memory until [`Store::persist`].
 pub(crate) struct Store {
     repo: gix::Repository,
     git_dir: PathBuf,
     common_dir: PathBuf,
+    /// Who does what can be done in two ways.
+    executor: &'static dyn Executor,
+    /// Runs git in the repository, once it is known.
+    git: Option<Git>,
+    /// The remote that has what is missing here, if this is a partial clone.
+    promisor: Option<String>,
     fsyncs: u32,
-    processes: u32,
+    processes: Cell<u32>,
     bytes: u64,
     /// The caches of merges, once there was one.
     merger: Option<Box<merge::Merger>>,
@@ -53,6 +65,17 @@ pub(crate) struct Store {
 }
 
 impl Store {
+    /// Sets who runs git here.
+    pub(crate) fn with_git(mut self, git: Git) -> Store {
+        self.git = Some(git);
+        self
+    }
+
+    fn program(&self) -> Result<&Git, OpError> {
+        let missing = || OpError::new(OpErrorKind::Repository, "the git program is not known yet");
+        self.git.as_ref().ok_or_else(missing)
+    }
+
     /// The git directory that the `git` program is to be run for.
     pub(crate) fn git_dir(&self) -> &Path {
         &self.git_dir
@@ -70,7 +93,7 @@ impl Store {
 
     /// How many `git` programs were started so far.
     pub(crate) fn processes(&self) -> u32 {
-        self.processes
+        self.processes.get()
     }
 
     /// How many bytes of packs were written so far.
@@ -95,14 +118,7 @@ impl Store {
 
     /// The commit that a local branch points to.
     pub(crate) fn branch_tip(&self, branch: &FullName) -> Result<Option<ObjectId>, OpError> {
-        let fault = |error: gix::Error| {
-            OpError::repository(&format!("cannot read the branch {:?}", branch.shorten()), &error)
-        };
-        let Some(mut reference) = self.repo.try_find_reference(branch.as_ref()).map_err(fault)?
-        else {
-            return Ok(None);
-        };
-        Ok(Some(reference.peel_to_commit().map_err(fault)?.id))
+        self.executor.tip(self, branch)
     }
 
     /// The commit that any revision names, `None` if there is none.
@@ -110,35 +126,22 @@ impl Store {
         if revision.starts_with('-') {
             return None;
         }
-        let id = self.repo.rev_parse_single(revision).ok()?;
-        let commit = id.object().ok()?.peel_to_commit().ok()?;
-        Some(commit.id)
+        self.executor.resolve(self, revision)
     }
 
     /// The branch that `HEAD` names.
     pub(crate) fn head_branch(&self) -> Option<FullName> {
-        self.repo.head_name().ok().flatten()
+        self.executor.head(self)
     }
 
     /// All local branches.
     pub(crate) fn local_branches(&self) -> Result<Vec<FullName>, OpError> {
-        let fault = |error: &dyn std::error::Error| {
-            OpError::repository("cannot list the local branches", error)
-        };
-        let platform = self.repo.references().map_err(|error| fault(&error))?;
-        let branches = platform.local_branches().map_err(|error| fault(&error))?;
-        // One that is broken is in nobody's way.
-        Ok(branches.filter_map(Result::ok).map(|branch| branch.name().to_owned()).collect())
+        self.executor.branches(self)
     }
 
     /// Whether there is no commit at all on any branch here.
     pub(crate) fn is_unborn(&self) -> Result<bool, OpError> {
-        let fault = |error: &dyn std::error::Error| {
-            OpError::repository("cannot list the local branches", error)
-        };
-        let platform = self.repo.references().map_err(|error| fault(&error))?;
-        let mut branches = platform.local_branches().map_err(|error| fault(&error))?;
-        Ok(branches.next().is_none())
+        Ok(self.local_branches()?.is_empty())
     }
 
     /// Whether `ancestor` is `commit` itself or one of those before it.

@@ -1,19 +1,22 @@
 //! Opening a repository, deaf to the environment, and refusing what cannot be handled.
 
+use std::borrow::Cow;
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 
-use gix::bstr::ByteSlice;
+use gix::bstr::{BString, ByteSlice};
 use gix::open::permissions::{Attributes, Config, Environment};
 use gix::sec::Permission;
 
 use super::Store;
-use crate::OpenError;
+use super::executor::executor;
 use crate::outcome::causes;
 use crate::publish::scrub;
+use crate::{ExecutorKind, OpenError};
 
 impl Store {
     /// Opens the repository whose work tree or git directory is `dir`; reads only.
-    pub(crate) fn open(dir: &Path) -> Result<Store, OpenError> {
+    pub(crate) fn open(dir: &Path, kind: ExecutorKind) -> Result<Store, OpenError> {
         let repo = gix::open_opts(dir, options()).map_err(|error| OpenError::NotARepository {
             path: dir.to_owned(),
             reason: causes(&error),
@@ -28,17 +31,26 @@ impl Store {
         let common_dir = absolute(repo.common_dir())?;
         let mut repo = repo.with_object_memory();
         repo.object_cache_size_if_unset(16 << 20);
-        let store = Store {
+        let mut store = Store {
             repo,
             git_dir,
             common_dir,
+            executor: executor(kind == ExecutorKind::GitProgram),
+            git: None,
+            promisor: None,
             fsyncs: 0,
-            processes: 0,
+            processes: Cell::new(0),
             bytes: 0,
             merger: None,
             scratch: None,
         };
-        store.refuse_unsupported(dir)?;
+        let needs_git = store.look_for_oddities(dir)?;
+        if let Some(what) = needs_git {
+            if kind == ExecutorKind::Gix {
+                return Err(OpenError::Unsupported { path: dir.to_owned(), what });
+            }
+            store.executor = executor(true);
+        }
         Ok(store)
     }
 
@@ -63,8 +75,11 @@ impl Store {
         Err(OpenError::UnknownRemote { path: dir.to_owned(), name, known })
     }
 
-    fn refuse_unsupported(&self, dir: &Path) -> Result<(), OpenError> {
+    /// Refuses what nobody here can handle, and returns what only the git program can.
+    fn look_for_oddities(&mut self, dir: &Path) -> Result<Option<String>, OpenError> {
         let refuse = |what: String| Err(OpenError::Unsupported { path: dir.to_owned(), what });
+        let mut needs_git = None;
+        let mut promisor = None;
         let config = self.repo.config_snapshot();
         for section in config.plumbing().sections_by_name("extensions").into_iter().flatten() {
             for name in section.value_names() {
@@ -73,16 +88,29 @@ impl Store {
                     "noop" | "noop-v1" | "objectformat" | "preciousobjects" | "worktreeconfig"
                     | "relativeworktrees" => {}
                     "refstorage" if value.eq_ignore_ascii_case(b"files") => {}
+                    "refstorage" if value.eq_ignore_ascii_case(b"reftable") => {
+                        needs_git = Some(format!("keeps its refs as {value:?}"));
+                    }
                     "refstorage" => return refuse(format!("keeps its refs as {value:?}")),
-                    "partialclone" => return refuse("is a partial clone".to_owned()),
+                    "partialclone" => promisor = Some(value.to_str_lossy().into_owned()),
                     other => return refuse(format!("uses the extension {other:?}")),
                 }
             }
         }
         for section in config.plumbing().sections_by_name("remote").into_iter().flatten() {
-            if section.value("promisor").is_some_and(|value| value.eq_ignore_ascii_case(b"true")) {
-                return refuse("is a partial clone".to_owned());
+            let is_true = |value: BString| {
+                gix::config::Boolean::try_from(value.as_bstr()).is_ok_and(|value| value.0)
+            };
+            if !section.value("promisor").is_some_and(is_true) {
+                continue;
             }
+            // Without trees or commits there is nothing to build on.
+            let filter = section.value("partialclonefilter").unwrap_or_default();
+            if !filter.is_empty() && !filter.starts_with(b"blob:") {
+                return refuse(format!("is a partial clone that lacks more than blobs ({filter})"));
+            }
+            let name = section.header().subsection_name().map(|name| name.to_str_lossy());
+            promisor = name.map(Cow::into_owned).or(promisor);
         }
         let hooks = match config.trusted_path("core.hooksPath") {
             // A relative path counts from where hooks run.
@@ -90,9 +118,10 @@ impl Store {
             _ => self.common_dir.join("hooks"),
         };
         if is_executable(&hooks.join("reference-transaction")) {
-            return refuse("has a reference-transaction hook".to_owned());
+            needs_git = Some("has a reference-transaction hook".to_owned());
         }
-        Ok(())
+        self.promisor = promisor;
+        Ok(needs_git)
     }
 }
 

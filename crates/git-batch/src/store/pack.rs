@@ -17,7 +17,7 @@ use super::Store;
 use crate::{OpError, stops};
 
 /// An object that is only in memory.
-type Unwritten = (ObjectId, Kind, Vec<u8>);
+pub(super) type Unwritten = (ObjectId, Kind, Vec<u8>);
 
 /// What stands in the `.keep` file of a pack that no ref points into yet.
 const MARK: &[u8] = b"git-batch\n";
@@ -29,6 +29,12 @@ const TEMPORARY: [&str; 2] = ["batchyard_pack_", "batchyard_idx_"];
 /// Keeps `git gc` away from a new pack until refs point into it.
 #[derive(Debug)]
 pub(crate) struct Keep(Option<PathBuf>);
+
+impl Keep {
+    pub(super) fn of(path: PathBuf) -> Keep {
+        Keep(Some(path))
+    }
+}
 
 impl Drop for Keep {
     fn drop(&mut self) {
@@ -65,8 +71,13 @@ impl Store {
         if objects.is_empty() {
             return Ok(Keep(None));
         }
+        self.executor.write(self, &objects)
+    }
+
+    /// Writes a pack and its index, durably.
+    pub(super) fn write_pack(&mut self, objects: &[Unwritten]) -> Result<Keep, OpError> {
         let folder = self.common_dir.join("objects/pack");
-        let pack = Pack::build(&objects, self.repo.object_hash())
+        let pack = Pack::build(objects, self.repo.object_hash())
             .map_err(|error| OpError::repository("cannot build a pack", &error))?;
         let keep = pack.store(&folder).map_err(|error| {
             OpError::repository(&format!("cannot write a pack to {}", folder.display()), &error)
@@ -119,15 +130,15 @@ fn children(kind: Kind, data: &[u8], hash: gix::hash::Kind) -> Vec<ObjectId> {
 }
 
 /// A pack of whole objects, version 2, and its index, version 2.
-struct Pack {
-    data: Vec<u8>,
+pub(super) struct Pack {
+    pub(super) data: Vec<u8>,
     index: Vec<u8>,
     checksum: ObjectId,
 }
 
 impl Pack {
     /// `objects` are sorted by id.
-    fn build(objects: &[Unwritten], hash: gix::hash::Kind) -> io::Result<Pack> {
+    pub(super) fn build(objects: &[Unwritten], hash: gix::hash::Kind) -> io::Result<Pack> {
         let mut data = Vec::new();
         data.extend_from_slice(b"PACK");
         data.extend_from_slice(&2_u32.to_be_bytes());

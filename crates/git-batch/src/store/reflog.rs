@@ -25,9 +25,18 @@ impl Store {
     pub(super) fn log_move(&self, m: &RefMove, committer: &[u8], begins: bool) -> io::Result<()> {
         let log = |path: &Path| self.log_at(path, m, committer, begins);
         log(&self.common_dir.join("logs").join(path_of(&m.name)))?;
+        self.log_head_at(m, committer, begins)
+    }
+
+    /// Adds a line to the reflog of the `HEAD` alone.
+    pub(super) fn log_head(&self, m: &RefMove, committer: &[u8]) -> io::Result<()> {
+        self.log_head_at(m, committer, self.begins_reflogs())
+    }
+
+    fn log_head_at(&self, m: &RefMove, committer: &[u8], begins: bool) -> io::Result<()> {
         match &m.worktree {
             Some(moved) if moved.checkout.is_on_branch() => {
-                log(&moved.checkout.git_dir.join("logs/HEAD"))
+                self.log_at(&moved.checkout.git_dir.join("logs/HEAD"), m, committer, begins)
             }
             _ => Ok(()),
         }

@@ -20,7 +20,8 @@ use crate::{OpError, OpErrorKind, stops};
 
 /// How long to wait for somebody who has the lock of one ref, and of all refs together: as long as
 /// git itself waits by default.
-const PATIENCE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
+pub(super) const PATIENCE: (Duration, Duration) =
+    (Duration::from_millis(100), Duration::from_secs(1));
 
 /// How many loose refs are written one by one. More of them go to `packed-refs` together, because
 /// each one by itself costs two calls of `fsync`.
@@ -58,7 +59,7 @@ wire_struct!(WorktreeMove { checkout, updates });
 pub(crate) type Moved = Result<(), OpError>;
 
 /// The branches that cannot move, each with the reason.
-type Faults = Vec<(FullName, OpError)>;
+pub(crate) type Faults = Vec<(FullName, OpError)>;
 
 impl Store {
     /// Removes locks of refs that a killed writer left. Only for the one writer.
@@ -74,6 +75,15 @@ impl Store {
     /// An error names the branches that somebody else moved or locked; then none has moved.
     /// Otherwise there is one result for each, in the order given.
     pub(crate) fn move_refs(
+        &mut self,
+        moves: &[RefMove],
+        signer: &Signer,
+    ) -> Result<Vec<Moved>, Faults> {
+        self.executor.move_refs(self, moves, signer)
+    }
+
+    /// The same, where refs are files.
+    pub(super) fn move_files(
         &mut self,
         moves: &[RefMove],
         signer: &Signer,
@@ -192,6 +202,17 @@ impl Store {
                 _ => not_moved(m, &error),
             })
         })?;
+        self.take_indexes(&mut locks, moves, end)?;
+        Ok(locks)
+    }
+
+    /// Takes the locks of the indexes that change with their branches.
+    pub(super) fn take_indexes(
+        &self,
+        locks: &mut RefLocks,
+        moves: &[RefMove],
+        end: Instant,
+    ) -> Result<(), Faults> {
         each(moves, |m| {
             let Some(index) = self.index_of(m) else { return Ok(()) };
             let taken = locks.take(&index, end.min(Instant::now() + PATIENCE.0));
@@ -201,18 +222,17 @@ impl Store {
                     format!("branch {:?} is not moved: {error}", m.name.shorten()),
                 )
             })
-        })?;
-        Ok(locks)
+        })
     }
 
     /// The index of the work tree that moves with a branch, below the common directory.
-    fn index_of(&self, m: &RefMove) -> Option<PathBuf> {
+    pub(super) fn index_of(&self, m: &RefMove) -> Option<PathBuf> {
         let git_dir = &m.worktree.as_ref()?.checkout.git_dir;
         Some(git_dir.strip_prefix(&self.common_dir).ok()?.join("index"))
     }
 
     /// Writes the new indexes of all work trees that still stand on the branch that moves.
-    fn prepare_indexes(
+    pub(super) fn prepare_indexes(
         &self,
         moves: &[RefMove],
     ) -> Result<BTreeMap<FullName, PreparedIndex>, Faults> {
@@ -290,7 +310,7 @@ impl Store {
     }
 }
 
-fn check_unmoved(m: &RefMove, found: Option<ObjectId>) -> io::Result<()> {
+pub(super) fn check_unmoved(m: &RefMove, found: Option<ObjectId>) -> io::Result<()> {
     match found {
         found if found == m.old => Ok(()),
         Some(found) => Err(io::Error::other(format!("somebody else has moved it to {found}"))),
@@ -299,7 +319,7 @@ fn check_unmoved(m: &RefMove, found: Option<ObjectId>) -> io::Result<()> {
 }
 
 /// Runs `check` for each branch; an error names all that it failed for.
-fn each(
+pub(super) fn each(
     moves: &[RefMove],
     mut check: impl FnMut(&RefMove) -> Result<(), OpError>,
 ) -> Result<(), Faults> {
@@ -308,11 +328,11 @@ fn each(
     if found.is_empty() { Ok(()) } else { Err(found) }
 }
 
-fn faults(moves: &[&RefMove], error: &io::Error) -> Faults {
+pub(super) fn faults(moves: &[&RefMove], error: &io::Error) -> Faults {
     moves.iter().map(|m| (m.name.clone(), not_moved(m, error))).collect()
 }
 
-fn not_moved(m: &RefMove, error: &io::Error) -> OpError {
+pub(super) fn not_moved(m: &RefMove, error: &io::Error) -> OpError {
     let name = m.name.shorten().to_str_lossy();
     let message = format!("branch {name:?} cannot be moved: {error}");
     OpError::new(OpErrorKind::BranchMoved, message)

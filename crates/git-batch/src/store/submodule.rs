@@ -17,6 +17,7 @@ impl Store {
         path: &BStr,
     ) -> Result<Option<PathBuf>, OpError> {
         let Some((_, id)) = self.entry_at(tree, b".gitmodules".as_bstr())? else { return Ok(None) };
+        self.fetch_missing([id])?;
         let Ok(blob) = self.repo.find_blob(id) else { return Ok(None) };
         let Ok(text) = std::str::from_utf8(&blob.data) else { return Ok(None) };
         // One that cannot be read names nothing.

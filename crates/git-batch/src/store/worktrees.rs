@@ -17,13 +17,18 @@ pub(crate) type CheckedOut = BTreeMap<FullName, Vec<Place>>;
 /// A work tree that stands on a branch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Place {
-    git_dir: PathBuf,
-    top: PathBuf,
+    pub(super) git_dir: PathBuf,
+    pub(super) top: PathBuf,
 }
 
 impl Store {
     /// The branches that a work tree stands on, is rebasing or is bisecting, each with the places.
     pub(crate) fn checked_out(&self) -> CheckedOut {
+        self.executor.checked_out(self)
+    }
+
+    /// The same, as far as the files of the work trees say it.
+    pub(super) fn checked_out_by_files(&self) -> CheckedOut {
         let mut found = CheckedOut::new();
         let is_bare = self.repo.config_snapshot().boolean("core.bare").unwrap_or(false);
         if !is_bare {

@@ -54,6 +54,16 @@ impl Fixture {
         fixture
     }
 
+    /// The same once more, with all that has happened so far.
+    pub(crate) fn copy(&self) -> Fixture {
+        let copy = Fixture { dir: TempDir::new().unwrap() };
+        let from = self.dir.path().join(".");
+        let status = Command::new("cp").arg("-a").args([&from, copy.dir.path()]).status().unwrap();
+        assert!(status.success());
+        copy.git(["remote", "set-url", "origin", copy.remote().to_str().unwrap()]);
+        copy
+    }
+
     pub(crate) fn work(&self) -> PathBuf {
         self.dir.path().join("work")
     }

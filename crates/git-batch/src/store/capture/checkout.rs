@@ -60,6 +60,12 @@ impl Store {
                 self.common_dir.display()
             )));
         }
+        if self.common_dir.join("reftable").is_dir() {
+            return Err(refuse(
+                "belongs to a repository that keeps its refs in a reftable; commit there with git, \
+                 or give the changes",
+            ));
+        }
         check_finished(&top, &git_dir)?;
         let head = fs::read(git_dir.join("HEAD"))
             .map_err(|error| refuse(&format!("has no HEAD that can be read: {error}")))?;

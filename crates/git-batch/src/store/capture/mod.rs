@@ -117,7 +117,7 @@ impl Store {
         }
         let processes = scan.rules.processes();
         let captured = Difference::new(self, request, index)?.of(scan)?;
-        self.processes += processes;
+        self.processes.set(self.processes.get() + processes);
         Ok(captured)
     }
 }

@@ -63,7 +63,7 @@ impl Compiled {
         text: &str,
         dialect: &Arc<Dialect>,
     ) -> Result<Self, Error> {
-        check_name(name)?;
+        check_name(name).map_err(|error| error.path(path))?;
         let (start, made_at) = (Instant::now(), SystemTime::now());
         let locate =
             |fault: Fault| fault.error.template(name).path(path).in_text(text, fault.offset);
@@ -152,7 +152,16 @@ fn parse(text: &str, front_matter: &FrontMatter, dialect: &Dialect) -> Result<Pa
     if front_matter.is_tidy().unwrap_or(dialect.is_tidy) {
         crate::tidy::tidy(text, front_matter.body, &mut lexed);
     }
-    parse::parse(text, lexed, dialect)
+    parse::parse(text, lexed, dialect).map_err(|fault| {
+        // A word that is none of ours and near none of them may be of another language.
+        let is_foreign = !fault.error.available().is_empty() && fault.error.suggestion().is_none();
+        if is_foreign && fault.error.help_text().is_none() {
+            let raw = front_matter.delimiters.raw();
+            fault.help(format!("if it is no tag but text, write {raw} around it"))
+        } else {
+            fault
+        }
+    })
 }
 
 /// Compiles a segment with `upon`. The insertions of the facts are in order.

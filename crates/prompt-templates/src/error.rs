@@ -227,8 +227,8 @@ impl fmt::Debug for Error {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.path, &self.template) {
-            (Some(path), _) => write!(f, "{}", path.display())?,
-            (None, Some(template)) => f.write_str(template)?,
+            (Some(path), _) => write!(f, "{}", Shown(&path.to_string_lossy()))?,
+            (None, Some(template)) => write!(f, "{}", Shown(template))?,
             (None, None) => {}
         }
         if let Some(Position { line, column }) = self.position {

@@ -2,6 +2,7 @@
 
 use std::cell::OnceCell;
 use std::fs;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -224,7 +225,10 @@ fn text(name: &str, path: &Path, root: Option<&Path>) -> Result<String, Error> {
         let message = "it is a link that leaves the folder".to_owned();
         return Err(fail(ErrorKind::Io, message).help("put the file into the folder"));
     }
-    let bytes = fs::read(path).map_err(cannot_read)?;
+    let mut bytes = Vec::with_capacity(usize::try_from(data.len()).unwrap_or_default());
+    // It may grow meanwhile; what is cut off then is read the next time.
+    let file = fs::File::open(path).map_err(cannot_read)?;
+    file.take(MAX_LENGTH).read_to_end(&mut bytes).map_err(cannot_read)?;
     let text = String::from_utf8(bytes).map_err(|error| {
         let valid = error.utf8_error().valid_up_to();
         let before = String::from_utf8_lossy(&error.as_bytes()[..valid]).into_owned();

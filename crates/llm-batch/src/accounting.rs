@@ -27,6 +27,9 @@ pub struct Accounting {
     pub batches: u64,
     /// Creates that were attempted, whatever came of them, and calls of the lane `sync`.
     pub submissions: u64,
+    /// Requests that the model is known to have run: those answered, and those that failed there
+    /// during this run, each as often as it was run.
+    pub inferences: u64,
     /// `requests` minus `submissions`; negative is possible.
     pub calls_saved: i64,
     /// HTTP calls of every sort: creates, uploads, polls, lists, results.
@@ -62,6 +65,10 @@ pub struct GroupAccounting {
     pub requests: u64,
     /// Requests answered.
     pub succeeded: u64,
+    /// Creates that were attempted, and calls of the lane `sync`.
+    pub submissions: u64,
+    /// Requests that the model is known to have run.
+    pub inferences: u64,
     /// Tokens read, those from a cache included.
     pub input_tokens: u64,
     /// Tokens written.
@@ -75,50 +82,71 @@ pub struct GroupAccounting {
 }
 
 impl Accounting {
+    /// Counts a request with where it stands.
     pub(crate) fn count(
         &mut self,
         group: &Group,
         lane: Lane,
-        status: Status,
-        usage: Option<Usage>,
+        delivered: Delivered,
         prices: &Prices,
     ) {
-        let wanted = (group.kind.as_str(), group.model.as_str(), lane);
+        let usage = delivered.usage.unwrap_or_default();
+        let of_group = self.group(group.kind.as_str(), &group.model, lane, prices);
+        of_group.requests += 1;
+        of_group.succeeded += u64::from(delivered.status == Status::Succeeded);
+        let add = |total: &mut u64, tokens| *total = total.saturating_add(tokens);
+        add(&mut of_group.input_tokens, usage.input_tokens);
+        add(&mut of_group.output_tokens, usage.output_tokens);
+        add(&mut of_group.cache_read_tokens, usage.cache_read_tokens);
+        let pay = |total: &mut Option<f64>, lane| {
+            *total = total.zip(prices.cost(&group.model, lane, usage)).map(|(a, b)| a + b);
+        };
+        pay(&mut of_group.cost, lane);
+        pay(&mut of_group.cost_one_by_one, Lane::Sync);
+        self.requests += 1;
+        match delivered.status {
+            Status::Succeeded => self.succeeded += 1,
+            Status::Pending | Status::Ambiguous => self.pending += 1,
+            Status::Errored | Status::Expired | Status::Canceled => self.failed += 1,
+        }
+        add(&mut self.input_tokens, usage.input_tokens);
+        add(&mut self.output_tokens, usage.output_tokens);
+        add(&mut self.cache_read_tokens, usage.cache_read_tokens);
+    }
+
+    /// Counts creates, or calls of the lane `sync`.
+    pub(crate) fn submitted(
+        &mut self,
+        (kind, model, lane): (&str, &str, Lane),
+        times: u64,
+        prices: &Prices,
+    ) {
+        self.group(kind, model, lane, prices).submissions += times;
+        self.submissions += times;
+    }
+
+    /// Counts a request that the model has run.
+    pub(crate) fn ran(&mut self, group: &Group, lane: Lane, prices: &Prices) {
+        self.group(group.kind.as_str(), &group.model, lane, prices).inferences += 1;
+        self.inferences += 1;
+    }
+
+    fn group(
+        &mut self,
+        kind: &str,
+        model: &str,
+        lane: Lane,
+        prices: &Prices,
+    ) -> &mut GroupAccounting {
+        let wanted = (kind, model, lane);
         let place = self
             .groups
             .binary_search_by(|g| (g.kind.as_str(), g.model.as_str(), g.lane).cmp(&wanted));
         let at = place.unwrap_or_else(|at| {
-            self.groups.insert(at, GroupAccounting::new(group, lane, prices));
+            self.groups.insert(at, GroupAccounting::new(kind, model, lane, prices));
             at
         });
-        let of_group = &mut self.groups[at];
-        of_group.requests += 1;
-        self.requests += 1;
-        match status {
-            Status::Succeeded => {
-                self.succeeded += 1;
-                of_group.succeeded += 1;
-            }
-            Status::Pending | Status::Ambiguous => self.pending += 1,
-            Status::Errored | Status::Expired | Status::Canceled => self.failed += 1,
-        }
-        let usage = usage.unwrap_or_default();
-        for (total, tokens) in [
-            (&mut self.input_tokens, usage.input_tokens),
-            (&mut of_group.input_tokens, usage.input_tokens),
-            (&mut self.output_tokens, usage.output_tokens),
-            (&mut of_group.output_tokens, usage.output_tokens),
-            (&mut self.cache_read_tokens, usage.cache_read_tokens),
-            (&mut of_group.cache_read_tokens, usage.cache_read_tokens),
-        ] {
-            *total = total.saturating_add(tokens);
-        }
-        let add = |total: &mut Option<f64>, lane| {
-            *total = total.zip(prices.cost(&group.model, lane, usage)).map(|(a, b)| a + b);
-        };
-        add(&mut of_group.cost, lane);
-        add(&mut of_group.cost_one_by_one, Lane::Sync);
-        self.settle();
+        &mut self.groups[at]
     }
 
     pub(crate) fn settle(&mut self) {
@@ -134,14 +162,16 @@ impl Accounting {
 }
 
 impl GroupAccounting {
-    fn new(group: &Group, lane: Lane, prices: &Prices) -> GroupAccounting {
-        let nothing = prices.cost(&group.model, lane, Usage::default());
+    fn new(kind: &str, model: &str, lane: Lane, prices: &Prices) -> GroupAccounting {
+        let nothing = prices.cost(model, lane, Usage::default());
         GroupAccounting {
-            kind: group.kind.to_string(),
-            model: group.model.clone(),
+            kind: kind.to_owned(),
+            model: model.to_owned(),
             lane,
             requests: 0,
             succeeded: 0,
+            submissions: 0,
+            inferences: 0,
             input_tokens: 0,
             output_tokens: 0,
             cache_read_tokens: 0,

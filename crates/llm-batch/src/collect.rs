@@ -139,6 +139,9 @@ impl Session<'_> {
                 Ok(_) => Next::Tell,
                 Err(error) => self.next_for(index, error, resent, *is_cancelled),
             };
+            if next != Next::Tell && matches!(outcome, Err(RequestError::Errored { .. })) {
+                self.ran(index as usize);
+            }
             let told = match next {
                 Next::Tell => self.hand_over(index as usize, outcome),
                 Next::Missed => {

@@ -184,8 +184,7 @@ impl<'s> Session<'s> {
             let Some(mut ask) = self.direct.queue.pop_front() else { break };
             let (at, nonce) = self.begin_ask(&mut ask)?;
             self.touched.insert(at);
-            self.created += 1;
-            self.engine.tally(|totals| totals.submissions += 1);
+            self.count_submission(ask.member, Lane::Sync);
             self.direct.running += 1;
             let (engine, table, call) = (self.engine, self.table, self.call);
             let sender = self.sender.clone();

@@ -5,7 +5,7 @@ use std::io::{self, Read};
 
 use serde_json::value::RawValue;
 
-use crate::table::Table;
+use crate::table::{Prefix, Table};
 use crate::wire_id::custom_id;
 
 /// Stands for a position of a batch that nobody waits for.
@@ -21,6 +21,9 @@ pub struct Draft<'a> {
     /// The request at each position on the wire, by its index in the table.
     members: &'a [u32],
     table: &'a Table,
+    /// The prefixes that are marked for the provider's cache, and what stands around them.
+    shared: &'a [u64],
+    mark: (&'static str, &'static str),
 }
 
 /// One request of a create, with its id on the wire.
@@ -35,6 +38,8 @@ pub struct Entry<'a> {
     pub model: &'a str,
     /// The length of the body in bytes.
     pub body_bytes: u64,
+    /// The part that is marked for the provider's cache, and what stands around it.
+    mark: Option<(Prefix, (&'static str, &'static str))>,
     index: usize,
     table: &'a Table,
 }
@@ -47,7 +52,16 @@ impl fmt::Debug for Draft<'_> {
 
 impl<'a> Draft<'a> {
     pub(crate) fn new(nonce: &'a str, members: &'a [u32], table: &'a Table) -> Draft<'a> {
-        Draft { nonce, members, table }
+        Draft { nonce, members, table, shared: &[], mark: ("", "") }
+    }
+
+    /// Returns the same with marks around the prefixes of those digests.
+    pub(crate) fn marking(
+        self,
+        shared: &'a [u64],
+        mark: (&'static str, &'static str),
+    ) -> Draft<'a> {
+        Draft { shared, mark, ..self }
     }
 
     /// Returns what all ids of this create on the wire begin with, unlike any other's.
@@ -57,16 +71,18 @@ impl<'a> Draft<'a> {
 
     /// Returns the requests that are wanted, in the order in which they stand on the wire.
     pub fn entries(&self) -> impl Iterator<Item = Entry<'a>> + use<'a> {
-        let Draft { nonce, members, table } = *self;
+        let Draft { nonce, members, table, shared, mark } = *self;
         members.iter().enumerate().filter(|(_, member)| **member != NOBODY).map(
             move |(seq, &member)| {
                 let index = member as usize;
                 let item = &table.items()[index];
+                let is_shared = |prefix: &Prefix| shared.binary_search(&prefix.digest).is_ok();
                 Entry {
                     custom_id: custom_id(nonce, seq),
                     id: &item.id,
                     model: &table.group(index).model,
                     body_bytes: item.bytes,
+                    mark: item.prefix.filter(is_shared).map(|prefix| (prefix, mark)),
                     index,
                     table,
                 }
@@ -111,6 +127,7 @@ impl Frame {
             length += fixed + entry.custom_id.len();
             length += if at > 0 { self.separator.len() } else { 0 };
             bodies += entry.body_bytes;
+            length += entry.mark.map_or(0, |(_, (before, after))| before.len() + after.len());
         }
         length as u64 + bodies
     }
@@ -148,7 +165,17 @@ impl<'r, E: Iterator<Item = Entry<'r>>> Framed<'r, E> {
         // Small bodies go together, so that a create takes few writes.
         while self.buffer.len() < CHUNK {
             if let Some((entry, done)) = &mut self.current {
-                let left = entry.body_bytes - *done;
+                let mut end = entry.body_bytes;
+                if let Some((prefix, (before, after))) = entry.mark {
+                    if *done == u64::from(prefix.start) {
+                        self.buffer.extend_from_slice(before.as_bytes());
+                    } else if *done == u64::from(prefix.end) {
+                        self.buffer.extend_from_slice(after.as_bytes());
+                    }
+                    let edges = [prefix.start, prefix.end].map(u64::from);
+                    end = edges.into_iter().find(|edge| *edge > *done).unwrap_or(end);
+                }
+                let left = end - *done;
                 let part = usize::try_from(left.min(CHUNK as u64)).unwrap_or(CHUNK);
                 let start = self.buffer.len();
                 self.buffer.resize(start + part, 0);

@@ -37,6 +37,7 @@ pub(crate) struct Settings {
     pub(crate) batch_time: Duration,
     pub(crate) headroom: Duration,
     pub(crate) pay_twice: bool,
+    pub(crate) cache_prefixes: bool,
 }
 
 #[derive(Debug)]
@@ -100,7 +101,7 @@ impl Engine {
 
     /// Returns an empty table for the requests of one pass.
     pub(crate) fn table(&self) -> Table {
-        Table::new(&self.state_dir)
+        Table::new(&self.state_dir).marking_prefixes(self.settings.cache_prefixes)
     }
 
     /// Brings every request to its outcome, as far as that is possible now. `on_outcome` gets

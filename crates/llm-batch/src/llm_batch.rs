@@ -1,6 +1,7 @@
 //! The batcher itself.
 
 use std::collections::{HashMap, HashSet};
+use std::convert::Infallible;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -77,6 +78,7 @@ pub struct Builder {
     batch_time: Duration,
     headroom: Duration,
     pay_twice: bool,
+    cache_prefixes: bool,
 }
 
 impl LlmBatch {
@@ -104,6 +106,7 @@ impl LlmBatch {
             batch_time: BATCH_TIME,
             headroom: HEADROOM,
             pay_twice: false,
+            cache_prefixes: false,
         }
     }
 
@@ -142,11 +145,32 @@ impl LlmBatch {
     pub fn run(
         &self,
         requests: impl IntoIterator<Item = Request>,
-        mut on_outcome: impl FnMut(&str, Result<Answer, RequestError>),
+        on_outcome: impl FnMut(&str, Result<Answer, RequestError>),
     ) -> Result<Run, Error> {
+        self.try_run(requests.into_iter().map(Ok::<Request, Infallible>), on_outcome)
+    }
+
+    /// Does what [`run`](LlmBatch::run) does, with requests that come from where reading them can
+    /// fail: then nothing of the whole is sent.
+    ///
+    /// Requests are taken one at a time and are not kept in memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Input`] with the error of the first request that could not be read; for the others
+    /// see [`run`](LlmBatch::run).
+    pub fn try_run<E>(
+        &self,
+        requests: impl IntoIterator<Item = Result<Request, E>>,
+        mut on_outcome: impl FnMut(&str, Result<Answer, RequestError>),
+    ) -> Result<Run, Error>
+    where
+        E: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
         let mut table = self.engine.table();
         let mut seen = HashSet::new();
         for request in requests {
+            let request = request.map_err(|error| Error::Input(error.into()))?;
             if request.id.is_empty() {
                 return Err(Error::EmptyId);
             }
@@ -366,6 +390,21 @@ impl Builder {
         self
     }
 
+    /// Sets whether a system text that several requests of one create share is marked for the
+    /// provider's cache, once in each of them, for an hour. Not by default.
+    ///
+    /// Only texts of 4 KiB and more in [`Body::Prompt`](crate::Body) or
+    /// [`Body::Messages`](crate::Body) are marked; raw bodies stay as they are, and providers that
+    /// cache by themselves (`OpenAI`) need no mark. Writing into the cache costs more than reading
+    /// without one (twice the price of input at Anthropic), and reading out of it a tenth: it pays
+    /// where more than half of the requests find what another one wrote, which a batch does not
+    /// promise. What was read from a cache is told by
+    /// [`cache_read_tokens`](crate::Accounting::cache_read_tokens).
+    pub fn cache_prefixes(mut self, mark: bool) -> Builder {
+        self.cache_prefixes = mark;
+        self
+    }
+
     /// Opens the state folder and returns the batcher. Nothing is sent.
     ///
     /// # Errors
@@ -404,6 +443,7 @@ impl Builder {
             batch_time: self.batch_time,
             headroom: self.headroom,
             pay_twice: self.pay_twice,
+            cache_prefixes: self.cache_prefixes,
         };
         let max_items = self.max_items.unwrap_or(MAX_ITEMS).min(self.provider.limits().max_items);
         let engine = Arc::new(Engine::new(self.provider, settings, State::open(&state)?));

@@ -1,7 +1,7 @@
 //! The border to model providers.
 
 use std::fmt;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -39,6 +39,19 @@ pub trait Provider: Send + Sync + fmt::Debug + 'static {
     ///
     /// [`RequestError::Invalid`] when the request cannot be sent as it is.
     fn encode(&self, request: &Request) -> Result<Box<RawValue>, RequestError>;
+
+    /// Returns where the part of an encoded request stands that others may share with it and that
+    /// [`cache_mark`](Provider::cache_mark) can be put around; asked about prompts and messages,
+    /// where [`cache_prefixes`](crate::Builder::cache_prefixes) is set.
+    fn cacheable(&self, encoded: &RawValue) -> Option<Range<usize>> {
+        let _ = encoded;
+        None
+    }
+
+    /// Returns what stands before and behind a part that is to be kept in the provider's cache.
+    fn cache_mark(&self) -> (&'static str, &'static str) {
+        ("", "")
+    }
 
     /// Does what comes before a create and is never paid for, such as an upload. Returns what
     /// [`find`](Provider::find) will tell this create by; it is on the disk before the create.

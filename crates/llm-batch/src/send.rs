@@ -11,6 +11,7 @@ use crate::provider::{CreateError, Created, Progress};
 use crate::seek::Seek;
 use crate::session::{Job, Session};
 use crate::state::{Fate, Intent};
+use crate::table::Table;
 use crate::wire_id::nonce;
 
 /// How often in a row a create that does not get through is tried before the pass gives up.
@@ -63,6 +64,15 @@ impl Send {
     }
 }
 
+/// Returns the prefixes that more than one of the requests have, in order.
+fn shared_prefixes(members: &[u32], table: &Table) -> Vec<u64> {
+    let prefix = |&member: &u32| table.items()[member as usize].prefix;
+    let mut all: Vec<u64> =
+        members.iter().filter_map(prefix).map(|prefix| prefix.digest).collect();
+    all.sort_unstable();
+    all.chunk_by(u64::eq).filter(|same| same.len() > 1).map(|same| same[0]).collect()
+}
+
 impl Session<'_> {
     /// Sends one create: intent to disk, one call, its fate to disk.
     pub(crate) fn send(&mut self, mut send: Send) -> Result<(), Error> {
@@ -77,7 +87,8 @@ impl Session<'_> {
         let (engine, table) = (self.engine, self.table);
         let provider = &*engine.provider;
         let (members, id) = (send.members.clone(), send.nonce.clone());
-        let draft = Draft::new(&id, &members, table);
+        let shared = shared_prefixes(&members, table);
+        let draft = Draft::new(&id, &members, table).marking(&shared, provider.cache_mark());
         if send.at.is_none() && provider.leaves_traces() {
             send.at = Some(self.begin(&send, String::new(), true)?);
         }
@@ -98,8 +109,7 @@ impl Session<'_> {
             let begun = self.begin(&send, anchor.clone(), false)?;
             *send.at.insert(begun)
         };
-        self.created += 1;
-        engine.tally(|totals| totals.submissions += 1);
+        self.count_submission(members[0], Lane::Batch);
         match provider.create(&draft, &anchor, self.call) {
             Ok(created) => self.submitted(at, id, members, created),
             Err(CreateError::Ambiguous { reason }) => {

@@ -242,7 +242,10 @@ impl<'s> Session<'s> {
         }
         for at in records {
             let record = state.record(at);
-            self.accounting.submissions += record.attempts;
+            let intent = &record.intent;
+            let of = (intent.kind.as_str(), intent.model.as_str(), intent.lane);
+            let prices = &self.engine.settings.prices;
+            self.accounting.submitted(of, record.attempts, prices);
             if let Some(Fate::Submitted { .. }) = record.fate {
                 self.accounting.batches += 1;
             }
@@ -274,6 +277,10 @@ impl<'s> Session<'s> {
             if let Some(delivered) = delivered {
                 self.status[index] = delivered.status;
                 self.count(index, delivered);
+                if delivered.status == Status::Succeeded {
+                    let (group, lane) = (self.table.group(index), self.lane_of(index));
+                    self.accounting.ran(group, lane, &self.engine.settings.prices);
+                }
             } else if let Some(known) = known {
                 let size = self.engine.state().record(known.at).size;
                 let members = known_to.entry(known.at).or_insert_with(|| vec![NOBODY; size]);
@@ -366,7 +373,7 @@ impl<'s> Session<'s> {
 
     /// Plans the creates of what is to be sent.
     fn send_all(&mut self, fresh: &[(u32, Option<u64>)]) -> Result<(), Error> {
-        let limits = self.engine.provider.limits();
+        let mut limits = self.engine.provider.limits();
         let settings = &self.engine.settings;
         if settings.lane == LaneChoice::Sync {
             let asks = fresh.iter().map(|&(member, replaces)| Ask::new(member, replaces));
@@ -382,6 +389,10 @@ impl<'s> Session<'s> {
             fresh.iter().partition(|(member, _)| is_urgent(*member));
         let urgent = urgent.into_iter().map(|(member, replaces)| Ask::new(member, replaces));
         self.direct.extend(urgent, self.table);
+        if settings.cache_prefixes {
+            let (before, after) = self.engine.provider.cache_mark();
+            limits.entry_bytes += (before.len() + after.len()) as u64;
+        }
         let max_items = settings.max_items.unwrap_or(limits.max_items);
         let (pieces, refused) = plan(self.table, &fresh, &limits, max_items);
         for (index, error) in refused {
@@ -397,16 +408,32 @@ impl<'s> Session<'s> {
     }
 
     /// Counts a request in this pass.
-    fn count(&mut self, index: usize, Delivered { status, usage }: Delivered) {
+    fn count(&mut self, index: usize, delivered: Delivered) {
         let (group, lane) = (self.table.group(index), self.lane_of(index));
-        self.accounting.count(group, lane, status, usage, &self.engine.settings.prices);
+        self.accounting.count(group, lane, delivered, &self.engine.settings.prices);
+    }
+
+    /// Counts a request that the model has run.
+    pub(crate) fn ran(&mut self, index: usize) {
+        let (group, lane) = (self.table.group(index), self.lane_of(index));
+        let prices = &self.engine.settings.prices;
+        self.accounting.ran(group, lane, prices);
+        self.engine.tally(|totals| totals.ran(group, lane, prices));
+    }
+
+    /// Counts a create, or a call of the lane `sync`, in what the batcher does altogether.
+    pub(crate) fn count_submission(&mut self, member: u32, lane: Lane) {
+        self.created += 1;
+        let group = self.table.group(member as usize);
+        let of = (group.kind.as_str(), group.model.as_str(), lane);
+        self.engine.tally(|totals| totals.submitted(of, 1, &self.engine.settings.prices));
     }
 
     /// Counts a request in what the batcher does altogether.
-    fn tally(&self, index: usize, Delivered { status, usage }: Delivered) {
+    fn tally(&self, index: usize, delivered: Delivered) {
         let (group, lane) = (self.table.group(index), self.lane_of(index));
         let prices = &self.engine.settings.prices;
-        self.engine.tally(|totals| totals.count(group, lane, status, usage, prices));
+        self.engine.tally(|totals| totals.count(group, lane, delivered, prices));
     }
 
     /// Returns the lane that a request took, or would take now.
@@ -432,6 +459,9 @@ impl<'s> Session<'s> {
         outcome: Result<Answer, RequestError>,
     ) -> Result<(), Error> {
         let delivered = Delivered::of(&outcome);
+        if matches!(outcome, Ok(_) | Err(RequestError::Errored { .. })) {
+            self.ran(index);
+        }
         self.status[index] = delivered.status;
         self.count(index, delivered);
         self.told += 1;

@@ -204,6 +204,8 @@ pub(crate) struct State {
     /// The end of the last whole line of the log.
     log_end: u64,
     lock: File,
+    /// Whether the folder was made here.
+    is_new: bool,
 }
 
 /// What the files of a folder say of its creates.
@@ -258,7 +260,8 @@ pub(crate) fn peek(dir: &Path) -> Result<(Records, HashMap<Arc<str>, Delivered>)
 impl State {
     /// Opens the folder, making it where it is not there, and reads everything in it.
     pub(crate) fn open(dir: &Path) -> Result<State, Error> {
-        if dir.exists() {
+        let is_new = !dir.exists();
+        if !is_new {
             // Before anything is changed: a folder of somebody else stays as it is.
             scan(dir)?;
         }
@@ -269,11 +272,20 @@ impl State {
         let log_file = dir.join(DELIVERED_FILE);
         let log_end = log.metadata().map_err(durable::io("read", &log_file))?.len();
         let dir = dir.to_owned();
-        Ok(State { dir, records, known, doubted, delivered, log, log_end, lock })
+        Ok(State { dir, records, known, doubted, delivered, log, log_end, lock, is_new })
     }
 
     /// Lets others open the folder, while this one is not used any more.
+    ///
+    /// A folder that was made for nothing is removed: no request came that anything is known of.
     pub(crate) fn release(&mut self) {
+        if self.is_new && self.records.is_empty() && self.delivered.is_empty() {
+            self.is_new = false;
+            let files = [DELIVERED_FILE, LOCK_FILE];
+            // Whatever else is in there keeps it in place.
+            let _ = files.iter().try_for_each(|file| fs::remove_file(self.dir.join(file)));
+            let _ = fs::remove_dir(&self.dir);
+        }
         // It is released with the file in any case; this is only earlier.
         let _ = self.lock.unlock();
     }

@@ -7,13 +7,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use crate::answer::RequestError;
 use crate::bodies::Bodies;
 use crate::digest::{Digest, digest};
 use crate::error::Error;
 use crate::provider::Provider;
-use crate::request::{Kind, Request};
+use crate::request::{Body, Kind, Request};
 
 /// All requests of a pass, in the order they were given.
 #[derive(Debug)]
@@ -26,6 +27,7 @@ pub(crate) struct Table {
     invalid: HashMap<usize, RequestError>,
     /// What requests may cost at most, where they say so.
     budgets: HashMap<usize, f64>,
+    marks_prefixes: bool,
 }
 
 /// What requests of one batch have in common.
@@ -46,6 +48,33 @@ pub(crate) struct Item {
     /// Bytes of its body as the provider takes it.
     pub(crate) bytes: u64,
     pub(crate) digest: Digest,
+    /// The part that others may share, where caching it is wanted.
+    pub(crate) prefix: Option<Prefix>,
+}
+
+/// A part of a body that is long enough for a provider's cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Prefix {
+    pub(crate) start: u32,
+    pub(crate) end: u32,
+    /// The same for the same bytes.
+    pub(crate) digest: u64,
+}
+
+/// What is shorter is not cached by any provider: a thousand tokens.
+const SHORTEST_PREFIX: usize = 4096;
+
+impl Prefix {
+    fn of(provider: &dyn Provider, request: &Request, encoded: &RawValue) -> Option<Prefix> {
+        if matches!(request.body, Body::Raw(_)) {
+            return None;
+        }
+        let range = provider.cacheable(encoded).filter(|range| range.len() >= SHORTEST_PREFIX)?;
+        let digest = blake3::hash(encoded.get().get(range.clone())?.as_bytes());
+        let digest = u64::from_le_bytes(digest.as_bytes()[..8].try_into().ok()?);
+        let (start, end) = (u32::try_from(range.start).ok()?, u32::try_from(range.end).ok()?);
+        Some(Prefix { start, end, digest })
+    }
 }
 
 /// How far ahead a deadline is kept; beyond it clocks do not reach everywhere.
@@ -67,7 +96,13 @@ impl Table {
             bodies: Bodies::new(dir),
             invalid: HashMap::new(),
             budgets: HashMap::new(),
+            marks_prefixes: false,
         }
+    }
+
+    /// Notices the parts of bodies that are worth caching.
+    pub(crate) fn marking_prefixes(self, marks: bool) -> Table {
+        Table { marks_prefixes: marks, ..self }
     }
 
     /// Takes a request in, encoded; one that cannot be sent is kept with the reason.
@@ -84,12 +119,16 @@ impl Table {
             at: 0,
             bytes: 0,
             digest: [0; 32],
+            prefix: None,
         };
         match encoded {
             Ok(encoded) => {
                 item.digest = digest(provider, request, encoded.get());
                 item.at = self.bodies.push(encoded.get().as_bytes())?;
                 item.bytes = encoded.get().len() as u64;
+                if self.marks_prefixes {
+                    item.prefix = Prefix::of(provider, request, &encoded);
+                }
             }
             Err(error) => {
                 self.invalid.insert(index, error);
@@ -180,7 +219,7 @@ impl Table {
             let request = Request::prompt("", format!("m{}", number % 3), "").with_kind(kind);
             let group = table.group_of(&request);
             let id = index.to_string().into();
-            table.items.push(Item { id, group, at: 0, bytes, digest: [0; 32] });
+            table.items.push(Item { id, group, at: 0, bytes, digest: [0; 32], prefix: None });
         }
         table
     }

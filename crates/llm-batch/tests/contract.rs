@@ -7,14 +7,14 @@
 
 mod common;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use common::{KEY, Outcome, Place, ask, assert_answered};
 use llm_batch::providers::{Anthropic, OpenAi, Profile};
 use llm_batch::{
-    Builder, Error, LaneChoice, LlmBatch, Provider, Request, RequestError, Run, Status, cancel,
+    Builder, Error, LaneChoice, LlmBatch, Provider, RequestError, Run, Status, cancel,
 };
 use llm_simulator::{Endpoint, Reply, Said, Simulator};
 

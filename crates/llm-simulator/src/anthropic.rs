@@ -1,13 +1,14 @@
 //! The shape of Anthropic: Message Batches and Messages.
 
 use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use serde_json::{Value, json};
 
 use crate::http::{Reply, Seen};
 use crate::model::{Question, Said};
 use crate::simulator::{Endpoint, Settings};
-use crate::world::{Batch, Item, Stage, World, moment};
+use crate::world::{Batch, Cached, Item, Stage, World, moment};
 
 const INVALID: &str = "invalid_request_error";
 
@@ -54,7 +55,13 @@ pub(crate) fn answer(
                 }
                 Endpoint::Results if batch.is_over() => {
                     let said = batch.items.iter().zip(batch.said(settings));
-                    let lines: Vec<String> = said.map(|(item, said)| line(item, said)).collect();
+                    // The first request with a text writes it, those behind it read it.
+                    let mut written = HashSet::new();
+                    let line = |(item, said): (&Item, &Said)| {
+                        let is_first = item.cached.is_some_and(|c| written.insert(c.digest));
+                        line(item, said, is_first)
+                    };
+                    let lines: Vec<String> = said.map(line).collect();
                     Reply::jsonl(&lines)
                 }
                 Endpoint::Results => Reply::error(404, "not_found_error", "no results yet"),
@@ -111,9 +118,25 @@ fn items(seen: &Seen, settings: &Settings) -> Result<Vec<Item>, Reply> {
             _ if body["stream"] == true => Some("stream: not permitted in a batch".to_owned()),
             _ => None,
         };
-        items.push(Item { custom_id: id.to_owned(), question: Question::of(body), fault });
+        let marks = body.to_string().matches("\"cache_control\":{").count();
+        let fault = fault.or_else(|| (marks > 4).then(|| "cache_control: at most 4".to_owned()));
+        let (question, cached) = (Question::of(body), cached(&body["system"]));
+        items.push(Item { custom_id: id.to_owned(), question, fault, cached });
     }
     Ok(items)
+}
+
+/// Reads the part of a system text that is marked, which is all of it up to the last mark.
+fn cached(system: &Value) -> Option<Cached> {
+    let blocks = system.as_array()?;
+    let last = blocks.iter().rposition(|block| block["cache_control"]["type"] == "ephemeral")?;
+    let text: String =
+        blocks[..=last].iter().map(|block| block["text"].as_str().unwrap_or("")).collect();
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    let tokens = text.len() as u64 / 4;
+    // What is shorter is not cached.
+    (tokens >= 1024).then(|| Cached { digest: hasher.finish(), tokens })
 }
 
 fn list(seen: &Seen, host: &str, settings: &Settings, world: &mut World) -> Reply {
@@ -210,10 +233,18 @@ fn object(batch: &Batch, host: &str, settings: &Settings) -> Value {
     })
 }
 
-fn line(item: &Item, said: &Said) -> String {
+fn line(item: &Item, said: &Said, writes: bool) -> String {
     let result = match said {
         Said::Text { .. } => {
-            json!({"type": "succeeded", "message": said.message(&item.question.model)})
+            let mut message = said.message(&item.question.model);
+            if let Some(Cached { tokens, .. }) = item.cached {
+                let usage = &mut message["usage"];
+                let (written, read) = if writes { (tokens, 0) } else { (0, tokens) };
+                usage["cache_creation_input_tokens"] = json!(written);
+                usage["cache_creation"] = json!({"ephemeral_1h_input_tokens": written});
+                usage["cache_read_input_tokens"] = json!(read);
+            }
+            json!({"type": "succeeded", "message": message})
         }
         Said::Error { kind, message } => json!({
             "type": "errored",

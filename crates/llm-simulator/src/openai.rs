@@ -210,7 +210,7 @@ fn read(content: &[u8], endpoint: &str, settings: &Settings) -> (Vec<Item>, Vec<
             faults.push((code.to_owned(), message.to_owned(), Some(at + 1)));
         }
         let fault = body["messages"].is_null().then(|| "messages: field required".to_owned());
-        items.push(Item { custom_id: id, question, fault });
+        items.push(Item { custom_id: id, question, fault, cached: None });
     }
     if items.is_empty() {
         faults.push(("empty_file".to_owned(), "the file holds no request".to_owned(), None));

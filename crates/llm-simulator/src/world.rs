@@ -66,6 +66,15 @@ pub(crate) struct Item {
     pub(crate) question: Question,
     /// What is wrong with it, found when it is run.
     pub(crate) fault: Option<String>,
+    /// The part that is to be kept in the cache.
+    pub(crate) cached: Option<Cached>,
+}
+
+/// A marked part: its tokens, and a number that is the same for the same text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Cached {
+    pub(crate) digest: u64,
+    pub(crate) tokens: u64,
 }
 
 impl World {
@@ -103,6 +112,7 @@ impl World {
             custom_id: format!("foreign-{n}"),
             question: Question { model: "foreign".to_owned(), text: format!("foreign {n}") },
             fault: None,
+            cached: None,
         };
         let items = (0..requests).map(item).collect();
         let batch = self.add("msgbatch", items, None, settings);

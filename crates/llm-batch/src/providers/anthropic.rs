@@ -1,9 +1,10 @@
 //! Anthropic Message Batches over HTTP.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::{Mutex, PoisonError};
 
 use secrecy::{ExposeSecret, SecretString};
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use ureq::http::header::{HeaderMap, HeaderName, HeaderValue};
@@ -204,6 +205,23 @@ impl Provider for Anthropic {
 
     fn encode(&self, request: &Request) -> Result<Box<RawValue>, RequestError> {
         params(request)
+    }
+
+    /// The system part where it is one text: blocks of the caller's have marks of the caller's.
+    fn cacheable(&self, encoded: &RawValue) -> Option<Range<usize>> {
+        #[derive(Deserialize)]
+        struct System<'r> {
+            #[serde(borrow)]
+            system: &'r RawValue,
+        }
+        let text = encoded.get();
+        let system = serde_json::from_str::<System<'_>>(text).ok()?.system.get();
+        let start = (system.as_ptr() as usize).checked_sub(text.as_ptr() as usize)?;
+        system.starts_with('"').then(|| start..start + system.len())
+    }
+
+    fn cache_mark(&self) -> (&'static str, &'static str) {
+        (r#"[{"type":"text","text":"#, r#","cache_control":{"type":"ephemeral","ttl":"1h"}}]"#)
     }
 
     /// Looks what the newest batch is: whatever comes of the create stands above it in the list.

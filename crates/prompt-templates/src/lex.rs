@@ -199,6 +199,7 @@ impl Lexer<'_> {
     fn tag(&mut self, open: usize, delimiter: Delimiter) -> Result<Tag> {
         let (start, trim_before) = self.inside(open, delimiter);
         let close = self.delimiters.close(delimiter);
+        let close_first = close.as_bytes()[0];
         let mut at = start;
         let first_token = self.tokens.len();
         loop {
@@ -211,7 +212,7 @@ impl Lexer<'_> {
                 continue;
             }
             let trim_after = first == '-' && rest[1..].starts_with(close);
-            if trim_after || rest.starts_with(close) {
+            if trim_after || rest.as_bytes()[0] == close_first && rest.starts_with(close) {
                 let end = at + usize::from(trim_after) + close.len();
                 self.at = end;
                 return Ok(Tag {
@@ -273,9 +274,7 @@ fn token(
             let belongs = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '+' | '.');
             Ok((TokenKind::Number, run(rest, belongs)))
         }
-        _ if first == '_' || first.is_alphabetic() => {
-            Ok((TokenKind::Word, run(rest, |c| c == '_' || c.is_alphanumeric())))
-        }
+        _ if first == '_' || first.is_alphabetic() => Ok((TokenKind::Word, word_length(rest))),
         _ => Err(format!("unexpected character '{first}' in a tag")),
     }
 }
@@ -283,6 +282,15 @@ fn token(
 /// Returns how far `rest` goes on with characters that belong to a token.
 fn run(rest: &str, belongs: impl Fn(char) -> bool) -> usize {
     rest.find(|c| !belongs(c)).unwrap_or(rest.len())
+}
+
+fn word_length(rest: &str) -> usize {
+    let is_in_word = |byte: &u8| *byte == b'_' || byte.is_ascii_alphanumeric();
+    let length = rest.bytes().take_while(is_in_word).count();
+    match rest.as_bytes().get(length) {
+        Some(byte) if !byte.is_ascii() => run(rest, |c| c == '_' || c.is_alphanumeric()),
+        _ => length,
+    }
 }
 
 fn string_length(rest: &str) -> std::result::Result<usize, String> {

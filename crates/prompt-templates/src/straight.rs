@@ -72,6 +72,19 @@ impl Program {
         tokens: &[Token],
         includes: &[Include],
     ) -> Option<Self> {
+        // Most that are not have a sign that no path has; to see that costs less than to begin.
+        let is_simple = |chunk: &Chunk| match chunk {
+            Chunk::Expression(tag) => tag.tokens(tokens).iter().all(is_of_path),
+            Chunk::Block(tag) => match tag.tokens(tokens) {
+                // `include "name"`
+                [_, name] if name.kind == TokenKind::String => true,
+                all => all.iter().all(|token| is_of_path(token) || token.is_sign(',')),
+            },
+            Chunk::Text(_) | Chunk::Raw(_) | Chunk::Silent { .. } => true,
+        };
+        if !chunks.iter().all(is_simple) {
+            return None;
+        }
         let mut program = Self::default();
         program.steps.reserve_exact(chunks.len());
         let mut writer = Writer { text, includes, program, open: Vec::new() };
@@ -116,6 +129,15 @@ enum Open {
     },
     For(usize),
     With,
+}
+
+/// Returns whether a token may be part of a path.
+fn is_of_path(token: &Token) -> bool {
+    match token.kind {
+        TokenKind::Word | TokenKind::Number | TokenKind::QuestionDot => true,
+        TokenKind::Sign(sign) => sign == '.',
+        TokenKind::String => false,
+    }
 }
 
 impl Writer<'_> {

@@ -9,7 +9,17 @@ use crate::rounds::interleaved;
 use crate::{Fallible, Figure};
 
 pub(crate) fn measure() -> Fallible<Vec<Figure>> {
-    let texts = [prompts::large(), format!("{}\n", prompts::large())];
+    let simple = prompts::large();
+    // A function is what `upon` is needed for: it compiles the prompt as well.
+    let functions = format!("{simple}{{{{ lessons | len }}}}");
+    Ok(vec![
+        Figure { name: "prompts_compile_vs_upon", ratio: ratio(&simple)? },
+        Figure { name: "prompts_compile_with_functions_vs_upon", ratio: ratio(&functions)? },
+    ])
+}
+
+fn ratio(text: &str) -> Fallible<f64> {
+    let texts = [text.to_owned(), format!("{text}\n")];
     let store = Prompts::builder().build()?;
     let engine = upon::Engine::new();
     let (mut turn, mut version) = (0, 0);
@@ -26,5 +36,5 @@ pub(crate) fn measure() -> Fallible<Vec<Figure>> {
         drop(black_box(engine.compile(texts[at % 2].clone())));
     };
     let [ours, raw] = interleaved(40, [&mut ours, &mut raw]);
-    Ok(vec![Figure { name: "prompts_compile_vs_upon", ratio: ours / raw }])
+    Ok(ours / raw)
 }

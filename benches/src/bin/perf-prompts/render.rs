@@ -45,8 +45,17 @@ fn large() -> Fallible<Vec<Figure>> {
     let bars_context = handlebars::Context::wraps(&data)?;
     assert_eq!(bars.render_with_context("large", &bars_context)?, expected);
 
+    // The same with a function, which leaves all of it to `upon`.
+    let functions = format!("{text}{{{{ lessons | len }}}}");
+    store.compile("functions", &functions)?;
+    let mut with_len = upon::Engine::new();
+    with_len.add_function("len", |list: &[upon::Value]| i64::try_from(list.len()).unwrap_or(0));
+    let with_functions = with_len.compile(functions.as_str())?;
+    let said = with_functions.render_from(&with_len, &value).to_string()?;
+    assert_eq!(store.render("functions", &context)?, said);
+
     let mut buffer = String::new();
-    let [ours, reused, raw, minijinja, handlebars, unchanged] = interleaved(
+    let [ours, reused, raw, minijinja, handlebars, unchanged, ours_full, raw_full] = interleaved(
         40,
         [
             &mut || drop(black_box(store.render("large", &context))),
@@ -55,12 +64,15 @@ fn large() -> Fallible<Vec<Figure>> {
             &mut || drop(black_box(jinja_template.render(&jinja_value))),
             &mut || drop(black_box(bars.render_with_context("large", &bars_context))),
             &mut || drop(black_box(store.compile_and_render("large", &text, &context))),
+            &mut || drop(black_box(store.render("functions", &context))),
+            &mut || drop(black_box(with_functions.render_from(&with_len, &value).to_string())),
         ],
     );
     let figure = |name, ratio| Figure { name, ratio };
     Ok(vec![
         figure("prompts_render_4k_vs_upon", ours / raw),
         figure("prompts_render_4k_into_kept_memory_vs_upon", reused / raw),
+        figure("prompts_render_4k_with_functions_vs_upon", ours_full / raw_full),
         figure("prompts_render_4k_vs_minijinja", ours / minijinja),
         figure("prompts_render_4k_vs_handlebars", ours / handlebars),
         figure("prompts_compile_and_render_unchanged_vs_render", unchanged / ours),

@@ -1,6 +1,8 @@
 //! Requests to a provider, each outcome written down as it comes.
 
-use llm_batch::{Builder, Error, Request, Run};
+use std::convert::Infallible;
+
+use llm_batch::{Builder, Error, Loaded, Request, Run};
 
 use crate::cli::Session;
 use crate::commands::llm_run::not_run;
@@ -19,15 +21,32 @@ pub(crate) fn collect(
     session: &Session,
     llm: Builder,
     requests: Vec<Request>,
-    mut results: Results,
+    results: Results,
 ) -> Result<Result<Run, Error>, Stop> {
     let stop = llm_batch::Stop::new();
     let llm = llm.held(results.held().clone()).stop(stop.clone()).build();
     let llm = llm.map_err(|error| not_run(&error))?;
-    let progress = Progress::start(&session.output, requests.len(), "answers");
-    let ended = session.interrupt.stopping(&stop, || {
+    match llm.load(requests.into_iter().map(Ok::<_, Infallible>)) {
+        Ok(loaded) => finish(session, &loaded, &stop, results),
+        Err(error) => Ok(Err(error)),
+    }
+}
+
+/// Runs what was loaded, and puts each outcome into `results`; `stop` ends its waits.
+///
+/// # Errors
+///
+/// The results cannot be written. What became of the run itself is in the inner result.
+pub(crate) fn finish(
+    session: &Session,
+    loaded: &Loaded<'_>,
+    stop: &llm_batch::Stop,
+    mut results: Results,
+) -> Result<Result<Run, Error>, Stop> {
+    let progress = Progress::start(&session.output, loaded.len(), "answers");
+    let ended = session.interrupt.stopping(stop, || {
         let broken = stop.clone();
-        llm.run(requests, |id, outcome| {
+        loaded.run(|id, outcome| {
             progress.advance();
             if !results.put(id, &outcome) {
                 broken.stop();

@@ -37,39 +37,12 @@ impl Input {
 
     /// Reads every line that is not blank.
     pub(crate) fn lines(&self) -> Result<Vec<Line>, Stop> {
-        let name = self.name();
-        let mut reader = self.open()?;
-        let mut lines = Vec::new();
-        let mut number = 0;
-        loop {
-            let mut bytes = Vec::new();
-            let read = (&mut reader)
-                .take(MAX_LINE_BYTES + 2)
-                .read_until(b'\n', &mut bytes)
-                .map_err(|error| unreadable(&name, &error))?;
-            if read == 0 {
-                return Ok(lines);
-            }
-            number += 1;
-            if bytes.last() == Some(&b'\n') {
-                bytes.pop();
-            }
-            if bytes.len() as u64 > MAX_LINE_BYTES {
-                return Err(Stop::refused(format_args!(
-                    "{name}:{number}: the line is longer than {} MiB",
-                    MAX_LINE_BYTES >> 20
-                ))
-                .help("split the record, or refer to the content by its object id"));
-            }
-            let text = String::from_utf8(bytes).map_err(|error| {
-                let at = error.utf8_error().valid_up_to() + 1;
-                Stop::refused(format_args!("{name}:{number}: byte {at} is not UTF-8"))
-                    .help("write the file as UTF-8; bytes of other kinds go in as base64")
-            })?;
-            if !text.trim_ascii().is_empty() {
-                lines.push(Line { number, text });
-            }
-        }
+        self.each_line()?.collect()
+    }
+
+    /// Opens the input to read every line that is not blank, one at a time.
+    pub(crate) fn each_line(&self) -> Result<Lines, Stop> {
+        Ok(Lines { name: self.name(), reader: self.open()?, number: 0 })
     }
 
     /// Reads everything as one text.
@@ -98,6 +71,57 @@ impl Input {
             Input::Stdin => Ok(Box::new(io::stdin().lock())),
             Input::File(path) => Ok(Box::new(BufReader::new(open_file(path)?))),
         }
+    }
+}
+
+/// The lines of an input that are not blank. After an error there is no more.
+pub(crate) struct Lines {
+    name: String,
+    reader: Box<dyn BufRead>,
+    number: usize,
+}
+
+impl Lines {
+    fn read(&mut self) -> Result<Option<Line>, Stop> {
+        let name = &self.name;
+        loop {
+            let mut bytes = Vec::new();
+            let read = (&mut self.reader)
+                .take(MAX_LINE_BYTES + 2)
+                .read_until(b'\n', &mut bytes)
+                .map_err(|error| unreadable(name, &error))?;
+            if read == 0 {
+                return Ok(None);
+            }
+            self.number += 1;
+            let number = self.number;
+            if bytes.last() == Some(&b'\n') {
+                bytes.pop();
+            }
+            if bytes.len() as u64 > MAX_LINE_BYTES {
+                return Err(Stop::refused(format_args!(
+                    "{name}:{number}: the line is longer than {} MiB",
+                    MAX_LINE_BYTES >> 20
+                ))
+                .help("split the record, or refer to the content by its object id"));
+            }
+            let text = String::from_utf8(bytes).map_err(|error| {
+                let at = error.utf8_error().valid_up_to() + 1;
+                Stop::refused(format_args!("{name}:{number}: byte {at} is not UTF-8"))
+                    .help("write the file as UTF-8; bytes of other kinds go in as base64")
+            })?;
+            if !text.trim_ascii().is_empty() {
+                return Ok(Some(Line { number, text }));
+            }
+        }
+    }
+}
+
+impl Iterator for Lines {
+    type Item = Result<Line, Stop>;
+
+    fn next(&mut self) -> Option<Result<Line, Stop>> {
+        self.read().transpose()
     }
 }
 

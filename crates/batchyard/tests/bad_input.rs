@@ -247,7 +247,7 @@ fn requests_are_checked_whole() {
 fn flags_of_later_versions_are_unknown() {
     let yard = Yard::new();
     let base = ["llm", "run", "--provider", "offline", "--answers", ".", "--out", "o", "-"];
-    for flag in ["--deadline=1s", "--prices=p"] {
+    for flag in ["--deadline=1s", "--retries=3"] {
         yard.run_with(base.iter().chain([&flag]), "").refused(&["unexpected argument"]);
     }
     yard.run(["cache", "stats"]).refused(&["cache"]);
@@ -276,7 +276,7 @@ fn usage_faults_are_refused() {
     let args = ["llm", "run", "--provider", "anthropic", "--answers", ".", "--out", "o", "-"];
     yard.run(args).refused(&["--answers belongs to the provider offline"]);
     yard.run(base.iter().chain(&["--max-cost=-1"])).refused(&["dollars"]);
-    yard.run(base.iter().chain(&["--lane=fast"])).refused(&["batch or sync"]);
+    yard.run(base.iter().chain(&["--lane=fast"])).refused(&["batch, sync or auto"]);
     yard.run(base.iter().chain(&["--lane=sync"])).refused(&["no lane but `batch`"]);
     let args = ["llm", "run", "--provider", "mistral", "--out", "o", "-"];
     yard.run(args).refused(&["mistral", "openai"]);

@@ -362,3 +362,146 @@ fn a_limit_to_the_cost_is_kept_before_anything_is_sent() {
     yard.write("r.jsonl", requests(&[("b", "judge", "nobody-knows")]));
     limited("9").refused(&["no price", "nobody-knows"]);
 }
+
+#[test]
+fn prices_can_be_given_and_a_table_that_is_none_is_refused() {
+    let yard = Yard::new();
+    let server = Server::start(Creates::Work);
+    yard.write("r.jsonl", requests(&[("a", "judge", "my-model")]));
+    yard.write("p.json", r#"{"as_of":"2026-01-01","models":{"my-model":{"input":4,"output":8}}}"#);
+    yard.write("bad.json", r#"{"as_of":"2026-01-01"}"#);
+    let with = |file: &str| finish(command(&yard, &server).args(["--prices", file]), b"");
+    with("bad.json").refused(&["bad.json", "models"]);
+    with("nowhere.json").refused(&["nowhere.json"]);
+    assert!(server.seen().is_empty() && !yard.path("out.jsonl.state").exists());
+    // Ten tokens in and five out, at half the price.
+    assert_eq!(with("p.json").code(0).summary()["cost"], json!(0.000_04));
+}
+
+#[test]
+fn the_lane_auto_asks_alone_what_a_deadline_is_too_near_for() {
+    let yard = Yard::new();
+    let server = Server::start(Creates::Work);
+    let line = |id: &str, more: &str| {
+        format!("{{\"id\":\"{id}\",\"model\":\"m\",\"prompt\":\"prompt of {id}\"{more}}}\n")
+    };
+    let far = r#","deadline":"2999-01-01T00:00:00Z""#;
+    let past = r#","deadline":"2001-01-01T00:00:00+02:00""#;
+    yard.write("r.jsonl", line("a", far) + &line("b", "") + &line("c", past));
+    let auto = |time: &str| {
+        finish(command(&yard, &server).args(["--lane", "auto", "--batch-time", time]), b"")
+    };
+    let ran = auto("1h").code(1);
+    let summary = ran.summary();
+    assert_eq!((&summary["succeeded"], &summary["failed"]), (&json!(2), &json!(1)));
+    assert_eq!(server.creates().len(), 2, "those with a deadline share a batch of their own");
+    let missed = results(&yard).into_iter().find(|line| line["id"] == "c").expect("a result");
+    assert_eq!(missed["error"]["kind"], "deadline_missed");
+    for (more, what) in [
+        (r#","deadline":"soon""#, "\"deadline\""),
+        (r#","deadline":5"#, "\"deadline\""),
+        (r#","budget":"much""#, "\"budget\""),
+        (r#","budget":-1"#, "\"budget\""),
+    ] {
+        yard.write("r.jsonl", line("d", more));
+        auto("1h").refused(&["r.jsonl:1", what]);
+    }
+}
+
+#[test]
+fn a_line_at_fault_at_the_end_of_the_input_sends_nothing_and_leaves_nothing() {
+    let yard = Yard::new();
+    let server = Server::start(Creates::Work);
+    let many: String = (0..3_000)
+        .map(|n| format!("{{\"id\":\"{n}\",\"model\":\"m\",\"prompt\":\"{}\"}}\n", "p".repeat(900)))
+        .collect();
+    for (last, what) in [
+        ("{\"id\":\"1\",\"model\":\"m\",\"prompt\":\"p\"}", "stands in line 2 already"),
+        ("{\"id\":\"x\",\"model\":\"m\",\"prompt\":\"p\",\"promt\":1}", "promt"),
+        ("{\"id\":", "broken JSON"),
+    ] {
+        yard.write("r.jsonl", many.clone() + last);
+        run(&yard, &server).refused(&["r.jsonl:3001", what]);
+        assert!(server.seen().is_empty());
+        assert!(!yard.path("out.jsonl").exists() && !yard.path("out.jsonl.state").exists());
+    }
+}
+
+/// The old results stay where they are until all of the input was read.
+#[test]
+fn asking_anew_with_a_broken_input_moves_no_results() {
+    let yard = Yard::new();
+    let server = Server::start(Creates::Work);
+    yard.write("r.jsonl", requests(&[("a", "judge", "m")]));
+    run(&yard, &server).code(0);
+    yard.write("r.jsonl", "{");
+    finish(command(&yard, &server).arg("--fresh"), b"").refused(&["r.jsonl:1"]);
+    assert_eq!(results(&yard).len(), 1);
+    assert!(!yard.path("out.jsonl.1").exists());
+}
+
+#[test]
+fn a_signal_can_cancel_what_is_at_the_provider() {
+    let yard = Yard::new();
+    let server = Server::start(Creates::NeverEnd);
+    yard.write("r.jsonl", requests(&[("a", "judge", "m")]));
+    let mut child = command(&yard, &server)
+        .arg("--cancel-on-interrupt")
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    server.wait_for("GET", 3);
+    let pid = child.id().to_string();
+    let killed = Command::new("kill").args(["-s", "TERM", &pid]).status().expect("kill runs");
+    assert!(killed.success());
+    let mut said = String::new();
+    let mut stderr = child.stderr.take().expect("a pipe");
+    std::io::Read::read_to_string(&mut stderr, &mut said).expect("it is text");
+    assert_eq!(child.wait().expect("it ends").code(), Some(130), "{said}");
+    assert!(said.contains("canceling") && said.contains("--cancel-on-interrupt"), "{said}");
+    let again = run(&yard, &server).code(1);
+    assert_eq!(again.summary()["failed"], 1);
+    assert_eq!(results(&yard)[0]["status"], "canceled");
+    assert_eq!(again.summary()["submissions"], 1);
+}
+
+/// A signal while the input is still being read ends the program at once: nothing is under way.
+#[test]
+fn a_signal_while_the_input_is_read_ends_the_program() {
+    let yard = Yard::new();
+    let server = Server::start(Creates::Work);
+    let args = ["llm", "run", "-", "--provider", "anthropic", "--out", "out.jsonl"];
+    let mut child = yard
+        .program()
+        .env("ANTHROPIC_API_KEY", KEY)
+        .args(args)
+        .args(["--base-url", &server.url])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    // The folder is there when reading begins.
+    while !yard.path("out.jsonl.state/lock").exists() {
+        std::thread::yield_now();
+    }
+    let pid = child.id().to_string();
+    let killed = Command::new("kill").args(["-s", "INT", &pid]).status().expect("kill runs");
+    assert!(killed.success());
+    assert_eq!(child.wait().expect("it ends").code(), Some(130));
+    assert!(server.seen().is_empty());
+}
+
+#[test]
+fn the_summary_counts_what_the_model_ran_and_lanes_are_named() {
+    let yard = Yard::new();
+    let server = Server::start(Creates::Work);
+    yard.write("r.jsonl", requests(&[("a", "judge", "m"), ("b", "judge", "m")]));
+    finish(command(&yard, &server).args(["--lane", "soon"]), b"").refused(&["auto"]);
+    let args = ["--attempts", "2", "--cache-prefixes", "--headroom", "1m"];
+    let summary = finish(command(&yard, &server).args(args), b"").code(0).summary();
+    assert_eq!(summary["inferences"], 2);
+    assert_eq!(summary["groups"][0]["inferences"], 2);
+    assert_eq!(summary["groups"][0]["submissions"], 1);
+    finish(command(&yard, &server).args(["--attempts", "0"]), b"").refused(&["attempts"]);
+}

@@ -63,6 +63,7 @@ mod answer;
 
 mod llm_batch;
 
+mod loaded;
 mod processor;
 
 mod accounting;
@@ -114,6 +115,7 @@ pub use draft::{Draft, Entry};
 pub use error::{Error, PendingReason};
 pub use lane::{Lane, LaneChoice, OnAmbiguous};
 pub use llm_batch::{Builder, LlmBatch};
+pub use loaded::Loaded;
 pub use overview::{Overview, Stage, Submission};
 pub use prices::Prices;
 pub use processor::GroupKey;

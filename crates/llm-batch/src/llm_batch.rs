@@ -1,6 +1,6 @@
 //! The batcher itself.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::fmt;
 use std::path::PathBuf;
@@ -11,9 +11,10 @@ use batch_core::{Batcher, Close, CloseReport, Flush, PastBatch, Stats, SubmitErr
 
 use crate::accounting::{Accounting, Delivered, Run};
 use crate::answer::{Answer, RequestError};
-use crate::engine::{Engine, Mode, Settings};
+use crate::engine::{Engine, Settings};
 use crate::error::Error;
 use crate::lane::{LaneChoice, OnAmbiguous};
+use crate::loaded::Loaded;
 use crate::prices::Prices;
 use crate::processor::{GroupKey, Processor};
 use crate::provider::Provider;
@@ -147,42 +148,27 @@ impl LlmBatch {
         requests: impl IntoIterator<Item = Request>,
         on_outcome: impl FnMut(&str, Result<Answer, RequestError>),
     ) -> Result<Run, Error> {
-        self.try_run(requests.into_iter().map(Ok::<Request, Infallible>), on_outcome)
+        self.load(requests.into_iter().map(Ok::<Request, Infallible>))?.run(on_outcome)
     }
 
-    /// Does what [`run`](LlmBatch::run) does, with requests that come from where reading them can
-    /// fail: then nothing of the whole is sent.
+    /// Reads and checks the requests of a run, and sends nothing.
     ///
-    /// Requests are taken one at a time and are not kept in memory.
+    /// They are taken one at a time and are not kept in memory. A signal that comes while they are
+    /// read can so be told from one that comes while they are under way.
     ///
     /// # Errors
     ///
-    /// [`Error::Input`] with the error of the first request that could not be read; for the others
-    /// see [`run`](LlmBatch::run).
-    pub fn try_run<E>(
+    /// [`Error::Input`] with the error of the first request that could not be read,
+    /// [`Error::DuplicateId`] and [`Error::EmptyId`] for ids that cannot be, [`Error::StateIo`] when
+    /// the bodies cannot be written.
+    pub fn load<E>(
         &self,
         requests: impl IntoIterator<Item = Result<Request, E>>,
-        mut on_outcome: impl FnMut(&str, Result<Answer, RequestError>),
-    ) -> Result<Run, Error>
+    ) -> Result<Loaded<'_>, Error>
     where
         E: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let mut table = self.engine.table();
-        let mut seen = HashSet::new();
-        for request in requests {
-            let request = request.map_err(|error| Error::Input(error.into()))?;
-            if request.id.is_empty() {
-                return Err(Error::EmptyId);
-            }
-            table.push(&request, &*self.engine.provider)?;
-            let id = &table.items()[table.items().len() - 1].id;
-            if !seen.insert(Arc::clone(id)) {
-                return Err(Error::DuplicateId { id: request.id });
-            }
-        }
-        drop(seen);
-        let mut by_index = |index: usize, outcome| on_outcome(table.id(index), outcome);
-        self.engine.drive(&table, Mode::Run, &mut by_index)
+        Loaded::read(&self.engine, requests)
     }
 
     /// Sends what waits now, without lingering on. Does not block; the returned [`Flush`] can be

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::value::RawValue;
+use thiserror::Error;
 
 use crate::answer::{Answer, RequestError};
 use crate::draft::{Draft, Entry};
@@ -271,15 +272,17 @@ pub struct Collected {
 }
 
 /// Why no batch came of a create, as far as is known.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum CreateError {
     /// The provider cannot have got the whole request: nothing was created.
+    #[error("it was not sent: {reason}")]
     NotSent {
         /// What happened.
         reason: String,
     },
     /// The provider said no: nothing was created.
+    #[error("it was refused with {status} ({kind}): {message}")]
     Refused {
         /// The HTTP status.
         status: u16,
@@ -291,6 +294,7 @@ pub enum CreateError {
         retryable: bool,
     },
     /// The provider is busy: nothing was created, and the same create will be taken later.
+    #[error("the provider is busy: {message}")]
     Busy {
         /// What it said.
         message: String,
@@ -298,11 +302,13 @@ pub enum CreateError {
         retry_after: Option<Duration>,
     },
     /// The create is more than the provider takes at once: nothing was created.
+    #[error("it is more than the provider takes at once: {message}")]
     TooLarge {
         /// What it said.
         message: String,
     },
     /// The batch may exist or not.
+    #[error("it is unknown whether it was taken: {reason}")]
     Ambiguous {
         /// What happened.
         reason: String,
@@ -310,10 +316,11 @@ pub enum CreateError {
 }
 
 /// Why a poll or a download failed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum CallError {
     /// Asking again later makes sense.
+    #[error("{message}")]
     Passing {
         /// What happened.
         message: String,
@@ -321,6 +328,7 @@ pub enum CallError {
         retry_after: Option<Duration>,
     },
     /// Asking again will give the same.
+    #[error("{message}")]
     Refused {
         /// What the provider said.
         message: String,

@@ -1,16 +1,21 @@
 //! `llm run`: requests from JSON Lines in as few submissions as possible.
 
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs;
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use llm_batch::{Accounting, Error, LaneChoice, LlmBatch, OnAmbiguous};
+use llm_batch::{
+    Accounting, Builder, Error, LaneChoice, LlmBatch, OnAmbiguous, Overview, Prices, Provider, Stage,
+    cancel,
+};
 use serde_json::json;
 
 use crate::cli::{Session, duration};
-use crate::collect::collect;
+use crate::collect::finish;
 use crate::exit::{Exit, Stop, chain};
 use crate::input::Input;
 use crate::output::Output;
@@ -19,9 +24,12 @@ use crate::provider::{self, Place};
 use crate::results::Results;
 use crate::wire::requests;
 
+/// How long the provider has for the answer to one cancel.
+const PATIENCE: Duration = Duration::from_secs(20);
+
 /// What goes in and what comes out.
-const FORMATS: &str = r#"A request has an id, a model and one of prompt, messages and body; kind, max_tokens (4096) and
-metadata may be left out:
+const FORMATS: &str = r#"A request has an id, a model and one of prompt, messages and body; kind, max_tokens (4096),
+metadata, deadline (a time) and budget (dollars) may be left out:
 
     {"id":"a","kind":"planner","model":"the-model","prompt":"How?"}
     {"id":"b","model":"the-model","messages":[{"role":"user","content":"Why?"}]}
@@ -63,10 +71,32 @@ pub(crate) struct Options {
     /// What the run must cost at most, in dollars; one that may cost more is refused
     #[arg(long, value_name = "USD", value_parser = dollars)]
     max_cost: Option<f64>,
+    /// Table of prices to count with: {"as_of":T,"models":{MODEL:{"input":USD,"output":USD}}}, for
+    /// a million tokens; by default the one that is built in
+    #[arg(long, value_name = "FILE.json")]
+    prices: Option<PathBuf>,
     /// batch = together, within hours, at the lower price; sync = one by one, several at a time,
-    /// answered at once
-    #[arg(long, value_name = "batch|sync", default_value = "batch", value_parser = lane)]
+    /// answered at once; auto = in batches, but one by one where a deadline is too near for that
+    #[arg(long, value_name = "batch|sync|auto", default_value = "batch")]
     lane: LaneChoice,
+    /// In the lane auto, how long a batch is expected to take, such as 1h; what has to be there
+    /// sooner is asked one by one
+    #[arg(long, value_name = "D", value_parser = duration)]
+    batch_time: Option<Duration>,
+    /// How long before its deadline a batch is cancelled, such as 15m
+    #[arg(long, value_name = "D", value_parser = duration)]
+    headroom: Option<Duration>,
+    /// In the lane auto, ask one by one what a cancelled batch has not told in time; it may be paid
+    /// for twice
+    #[arg(long)]
+    deadline_pay_twice: bool,
+    /// How often a request is sent at most that failed in passing or expired, unpaid; 3 by default
+    #[arg(long, value_name = "N")]
+    attempts: Option<NonZeroU32>,
+    /// Mark system texts that requests share for the provider's cache; writing there costs more,
+    /// and reading less
+    #[arg(long)]
+    cache_prefixes: bool,
     /// In the lane sync, ask once more where an answer was lost; it may be paid for twice
     #[arg(long)]
     sync_retry: bool,
@@ -81,6 +111,10 @@ pub(crate) struct Options {
     /// Ask anew what was asked before with another content, and keep the old results beside OUT
     #[arg(long)]
     fresh: bool,
+    /// On SIGINT or SIGTERM, ask the provider to stop working on the batches; what it has done by
+    /// then is collected by the next run
+    #[arg(long)]
+    cancel_on_interrupt: bool,
     /// Folder of the recorded answers, for the offline provider
     #[arg(long, value_name = "DIR")]
     answers: Option<PathBuf>,
@@ -106,40 +140,33 @@ pub(crate) fn run(session: &Session, options: &Options) -> Result<Exit, Stop> {
     let place =
         Place { base_url: options.base_url.as_deref(), answers: options.answers.as_deref() };
     let provider = provider::open(options.provider, place)?;
-    let requests = requests::read(&Input::from(options.requests.clone()))?;
     let state = options.state.clone().unwrap_or_else(|| beside(&options.out));
+    let requests = requests::each(&Input::from(options.requests.clone()))?;
     refuse_orphans(&options.out, &state)?;
-
-    if options.fresh {
-        set_aside(output, &options.out)?;
-    }
     let is_new = !options.out.exists();
-    let results = Results::open(&options.out)?;
-    let mut builder = LlmBatch::builder(provider)
-        .state(&state)
-        .lane(options.lane)
-        .sync_retry(options.sync_retry)
-        .on_ambiguous(options.on_ambiguous)
-        .fresh(options.fresh);
-    if let Some(lag) = options.list_lag {
-        builder = builder.list_lag(lag);
-    }
-    if let Some(max_items) = options.max_items {
-        builder = builder.max_items(max_items.get());
-    }
-    if let Some(interval) = options.poll_interval {
-        builder = builder.poll_interval(interval);
-    }
-    if let Some(timeout) = options.timeout {
-        builder = builder.timeout(timeout);
-    }
-    if let Some(dollars) = options.max_cost {
-        builder = builder.max_cost(dollars);
-    }
-    session.interrupt.resume_with(Some(resume_command()));
-    let total = requests.len();
-    output.detail(format!("{total} requests; the state is in {}", state.display()));
-    let ended = collect(session, builder, requests, results);
+    // What is asked anew is in none of the old results; they are set aside once all was read.
+    let results = if options.fresh { None } else { Some(Results::open(&options.out)?) };
+    let held = results.as_ref().map_or_else(HashMap::new, |results| results.held().clone());
+    let stop = llm_batch::Stop::new();
+    let llm = builder(options, Arc::clone(&provider), &state)?.held(held).stop(stop.clone()).build();
+    let ended = llm.map_err(|error| not_run(&error)).and_then(|llm| {
+        let mut unreadable = None;
+        let requests = requests
+            .map(|request| request.map_err(|stop| unreadable.insert(stop).message().to_owned()));
+        let loaded = llm.load(requests);
+        let loaded = loaded.map_err(|error| unreadable.unwrap_or_else(|| not_run(&error)))?;
+        let results = match results {
+            Some(results) => results,
+            None => {
+                set_aside(output, &options.out)?;
+                Results::open(&options.out)?
+            }
+        };
+        session.interrupt.resume_with(Some(resume_command()));
+        let (total, state) = (loaded.len(), state.display());
+        output.detail(format!("{total} requests; the state is in {state}"));
+        finish(session, &loaded, &stop, results)
+    });
     let is_begun = match &ended {
         Ok(Err(error)) => error.run().is_some(),
         Ok(Ok(_)) => true,
@@ -148,6 +175,9 @@ pub(crate) fn run(session: &Session, options: &Options) -> Result<Exit, Stop> {
     // Where nothing was started, nothing is left behind.
     if is_new && !is_begun && fs::metadata(&options.out).is_ok_and(|data| data.len() == 0) {
         let _ = fs::remove_file(&options.out);
+    }
+    if options.cancel_on_interrupt && session.interrupt.seen() && is_begun {
+        cancel_open(output, &*provider, &state);
     }
     match ended? {
         Ok(run) => {
@@ -171,19 +201,70 @@ pub(crate) fn run(session: &Session, options: &Options) -> Result<Exit, Stop> {
     }
 }
 
+/// Returns the settings that the options name.
+fn builder(
+    options: &Options,
+    provider: Arc<dyn Provider>,
+    state: &Path,
+) -> Result<Builder, Stop> {
+    let mut builder = LlmBatch::builder(provider)
+        .state(state)
+        .lane(options.lane)
+        .sync_retry(options.sync_retry)
+        .pay_twice_for_deadlines(options.deadline_pay_twice)
+        .cache_prefixes(options.cache_prefixes)
+        .on_ambiguous(options.on_ambiguous)
+        .fresh(options.fresh);
+    if let Some(file) = &options.prices {
+        let text = Input::File(file.clone()).read_text()?;
+        let prices = Prices::parse(&text);
+        builder = builder.prices(prices.map_err(|error| {
+            Stop::refused(format_args!("{}: {}", file.display(), chain(&error)))
+        })?);
+    }
+    if let Some(time) = options.batch_time {
+        builder = builder.batch_time(time);
+    }
+    if let Some(headroom) = options.headroom {
+        builder = builder.headroom(headroom);
+    }
+    if let Some(attempts) = options.attempts {
+        builder = builder.attempts(attempts.get());
+    }
+    if let Some(lag) = options.list_lag {
+        builder = builder.list_lag(lag);
+    }
+    if let Some(max_items) = options.max_items {
+        builder = builder.max_items(max_items.get());
+    }
+    if let Some(interval) = options.poll_interval {
+        builder = builder.poll_interval(interval);
+    }
+    if let Some(timeout) = options.timeout {
+        builder = builder.timeout(timeout);
+    }
+    if let Some(dollars) = options.max_cost {
+        builder = builder.max_cost(dollars);
+    }
+    Ok(builder)
+}
+
+/// Asks the provider to stop working on every batch that has not ended as far as is known.
+fn cancel_open(output: &Output, provider: &dyn Provider, state: &Path) {
+    let Ok(overview) = Overview::read(state) else { return };
+    let open = overview.submissions.into_iter().filter(|one| one.stage == Stage::Submitted);
+    for batch_id in open.filter_map(|one| one.batch_id) {
+        match cancel(provider, &batch_id, PATIENCE) {
+            Ok(()) => output.note(format!("note: {batch_id}: canceling")),
+            Err(error) => output.note(format!("note: {batch_id}: not cancelled: {error}")),
+        }
+    }
+}
+
 /// Parses an amount of dollars.
 fn dollars(text: &str) -> Result<f64, String> {
     let amount = text.parse().ok().filter(|amount: &f64| amount.is_finite() && *amount >= 0.0);
     amount.ok_or_else(|| "expected dollars, such as 2.50".to_owned())
-}
-
-/// Parses a lane.
-fn lane(name: &str) -> Result<LaneChoice, String> {
-    match name {
-        "batch" => Ok(LaneChoice::Batch),
-        "sync" => Ok(LaneChoice::Sync),
-        _ => Err("expected batch or sync".to_owned()),
-    }
 }
 
 /// Says why a run ended, with the status that belongs to it.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use llm_batch::{CallError, Overview, Stage, Submission, cancel as cancel_batch};
+use llm_batch::{Overview, Stage, Submission, cancel as cancel_batch};
 use serde_json::{Value, json};
 
 use crate::cli::Session;
@@ -63,13 +63,8 @@ pub(crate) fn cancel(session: &Session, options: &Options) -> Result<Exit, Stop>
     let (mut asked, mut refused) = (0, 0);
     for (submission, batch_id) in open {
         let provider = provider_of(submission)?;
-        let problem = match cancel_batch(&*provider, batch_id, PATIENCE) {
-            Ok(()) => None,
-            Err(CallError::Passing { message, .. } | CallError::Refused { message }) => {
-                Some(message)
-            }
-            Err(other) => Some(format!("{other:?}")),
-        };
+        let cancelled = cancel_batch(&*provider, batch_id, PATIENCE);
+        let problem = cancelled.err().map(|error| error.to_string());
         asked += 1;
         refused += usize::from(problem.is_some());
         if output.json {

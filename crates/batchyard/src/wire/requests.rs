@@ -1,12 +1,13 @@
 //! REQUESTS.jsonl: model requests.
 
 use std::io;
+use std::time::{Duration, SystemTime};
 
 use llm_batch::{Body, Content, Kind, Message, Request, Role};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::{read_lines, take_id};
+use super::{each_line, read_lines, take_id};
 use crate::exit::Stop;
 use crate::input::Input;
 use crate::json::{Fault, Object};
@@ -14,7 +15,18 @@ use crate::suggest;
 
 /// Reads requests and checks all of them.
 pub(crate) fn read(input: &Input) -> Result<Vec<Request>, Stop> {
-    read_lines(input, parse, |request| &request.id)
+    read_lines(input, parse, id_of)
+}
+
+/// Reads requests one at a time and checks each as it comes.
+pub(crate) fn each(
+    input: &Input,
+) -> Result<impl Iterator<Item = Result<Request, Stop>> + use<>, Stop> {
+    each_line(input, parse, id_of)
+}
+
+fn id_of(request: &Request) -> &str {
+    &request.id
 }
 
 fn parse(line: &str) -> Result<Request, Fault> {
@@ -27,6 +39,8 @@ fn parse(line: &str) -> Result<Request, Fault> {
     }
     let max_tokens: Option<u32> = object.optional("max_tokens")?;
     let metadata = object.optional("metadata")?;
+    let deadline = deadline(&mut object)?;
+    let budget = budget(&mut object)?;
     let prompt: Option<String> = object.optional("prompt")?;
     let messages = object.objects("messages")?;
     let body = object.raw("body");
@@ -57,7 +71,31 @@ fn parse(line: &str) -> Result<Request, Fault> {
     if let Some(metadata) = metadata {
         request = request.with_metadata(metadata);
     }
+    if let Some(deadline) = deadline {
+        request = request.with_deadline(deadline);
+    }
+    if let Some(budget) = budget {
+        request = request.with_budget(budget);
+    }
     Ok(request)
+}
+
+fn deadline(object: &mut Object<'_>) -> Result<Option<SystemTime>, Fault> {
+    let Some(text) = object.optional::<String>("deadline")? else { return Ok(None) };
+    let moment: jiff::Timestamp = text.parse().map_err(|_| {
+        object.fault("deadline", "expected a time such as \"2026-11-29T18:00:00Z\"")
+    })?;
+    let since = u64::try_from(moment.as_millisecond()).unwrap_or(0);
+    Ok(Some(SystemTime::UNIX_EPOCH + Duration::from_millis(since)))
+}
+
+fn budget(object: &mut Object<'_>) -> Result<Option<f64>, Fault> {
+    let Some(raw) = object.raw("budget") else { return Ok(None) };
+    let dollars = raw.get().parse().ok().filter(|dollars: &f64| dollars.is_finite() && *dollars >= 0.0);
+    match dollars {
+        Some(dollars) => Ok(Some(dollars)),
+        None => Err(object.fault("budget", "expected dollars, such as 0.05")),
+    }
 }
 
 fn conversation(object: &Object<'_>, items: Vec<Object<'_>>) -> Result<Vec<Message>, Fault> {

@@ -46,7 +46,7 @@
 //!   refuses all, halves are pushed until the culprit is alone. What may pass, a remote that moved
 //!   above all ([`OnMoved`]), is tried again when the others have landed.
 //! * **Groups** ([`Operation::in_group`]) are the exception: all of one is done, or nothing. A group
-//!   that is refused is not tried again.
+//!   whose remote has moved or is busy is brought together and pushed again, as a whole.
 //! * **Gate** ([`Settings::with_gate`]): a command that a landing has to pass before it is pushed. It
 //!   runs on the merged tree in a folder of its own, without any lock; what it fails with is found by
 //!   halving and left out, and what it said of a tree is known to the next landing.
@@ -99,8 +99,8 @@
 //!
 //! # Performance
 //! A batch costs one pack, at most one rename of `packed-refs`, and three processes: one to list the
-//! remote's refs and two to push. It makes all that durable with nine `fsync` calls, and two for each of
-//! up to two branches that are loose, or one per folder of more of them. A commit costs the trees on the way to its paths; one from
+//! remote's refs and two to push. It makes all that durable with eight `fsync` calls; where branches are
+//! loose, with one more for each folder that they are in. A commit costs the trees on the way to its paths; one from
 //! a worktree looks at the times of all files there and reads those that may have changed.
 #![forbid(unsafe_code)]
 

@@ -7,6 +7,7 @@
 mod error;
 mod fetch;
 pub(crate) mod push;
+mod refspecs;
 mod remote;
 pub(crate) mod scrub;
 

@@ -23,6 +23,7 @@ pub struct Settings {
     pub(crate) hooks: BTreeSet<Hook>,
     pub(crate) gate: Option<Gate>,
     pub(crate) executor: ExecutorKind,
+    pub(crate) max_refs_per_push: Option<usize>,
 }
 
 /// Who writes objects and moves refs in the local repository. The same operations give the same
@@ -101,6 +102,7 @@ impl Default for Settings {
             hooks: BTreeSet::new(),
             gate: None,
             executor: ExecutorKind::default(),
+            max_refs_per_push: None,
         }
     }
 }
@@ -196,6 +198,15 @@ impl Settings {
     #[must_use]
     pub fn with_executor(mut self, executor: ExecutorKind) -> Settings {
         self.executor = executor;
+        self
+    }
+
+    /// Sets how many branches one push moves at most, for servers that limit it; zero counts as one.
+    /// Groups are never cut: one that is larger is refused by such a server. By default there is no
+    /// limit but that of a command line.
+    #[must_use]
+    pub fn with_max_refs_per_push(mut self, count: usize) -> Settings {
+        self.max_refs_per_push = Some(count.max(1));
         self
     }
 

@@ -216,3 +216,61 @@ fn a_branch_with_merges_is_not_rebased() {
     landed(&report, "m");
     assert_eq!(kind(report.get("push shared")), Some(OpErrorKind::NotLinear));
 }
+
+#[test]
+fn after_a_rebase_the_outcome_names_the_commits_that_are_on_the_branch() {
+    let fixture = with_moved_branch("theirs.txt");
+    let commit = |id: &str| Operation::commit(id, Commit::new("shared", id).write(id, "x\n"));
+    let operations = vec![commit("one"), commit("two"), push("shared")];
+    let report = with(&fixture, OnMoved::Rebase).apply(operations).unwrap();
+    let (one, two) = (landed(&report, "one"), landed(&report, "two"));
+    assert_eq!(two, landed(&report, "push shared"));
+    assert_eq!((fixture.id("shared"), fixture.id("shared~1")), (two, one));
+    assert_eq!(fixture.at_remote(["rev-parse", "shared"]).trim(), two.to_string());
+    assert_eq!(fixture.git(["log", "-1", "--format=%s", &one.to_string()]), "one\n");
+}
+
+#[test]
+fn a_server_that_limits_the_refs_of_a_push_gets_several() {
+    let fixture = Fixture::new();
+    fixture.hook("pre-receive", "test $(wc -l) -le 5");
+    let settings = Settings::default().with_max_refs_per_push(5);
+    let operations = (0..12).flat_map(|n| task(&format!("t{n:02}"))).collect();
+    let report = GitBatch::open(fixture.work(), settings).unwrap().apply(operations).unwrap();
+    assert!(report.outcomes.iter().all(|(_, end)| end.is_success()), "{report:?}");
+    assert_eq!(report.pushes(), 3);
+    // Who does not know the limit finds it out.
+    let operations = (0..12).flat_map(|n| task(&format!("u{n:02}"))).collect();
+    let report = fixture.open().apply(operations).unwrap();
+    assert!(report.outcomes.iter().all(|(_, end)| end.is_success()), "{report:?}");
+}
+
+/// However many branches, and whether they are new, packed or loose.
+#[test]
+fn few_files_are_made_durable_whatever_the_branches_are() {
+    for count in [1, 2, 12] {
+        let fixture = Fixture::new();
+        let first = (0..count).flat_map(|n| task(&format!("loose{n}")));
+        fixture.open().apply(first.collect()).unwrap();
+        for n in 0..count {
+            let tip = fixture.id(&format!("loose{n}")).to_string();
+            fixture.git(["update-ref", "-d", &format!("refs/heads/loose{n}")]);
+            fixture.git(["update-ref", &format!("refs/heads/loose{n}"), &tip]);
+        }
+        let on = |branch: String| {
+            let commit = Commit::new(&branch, "m").write("more", "x");
+            [Operation::commit(format!("c {branch}"), commit), push(&branch)]
+        };
+        let loose: Vec<_> = (0..count).flat_map(|n| on(format!("loose{n}"))).collect();
+        let receipt = fixture.open().apply(loose).unwrap().receipt();
+        assert!(receipt.fsyncs <= 9, "{count} loose: {}", receipt.fsyncs);
+        assert!(receipt.processes <= 4, "{count} loose: {}", receipt.processes);
+        let new: Vec<_> = (0..count).flat_map(|n| on(format!("new{n}"))).collect();
+        let receipt = fixture.open().apply(new).unwrap().receipt();
+        assert!(receipt.fsyncs <= 8, "{count} new: {}", receipt.fsyncs);
+        assert_eq!((receipt.processes, receipt.pushes), (3, 1));
+        let log = fixture.at_remote(["reflog", "show", "new0"]);
+        assert_eq!(log.lines().count(), 1);
+        fixture.assert_sound();
+    }
+}

@@ -3,7 +3,7 @@
 
 mod support;
 
-use git_batch::{Class, Commit, OpErrorKind, Operation, Outcome};
+use git_batch::{Class, Commit, GitBatch, OnMoved, OpErrorKind, Operation, Outcome, Settings};
 use support::{Fixture, kind, landed, run};
 
 fn commit(id: &str, branch: &str) -> Operation {
@@ -141,4 +141,128 @@ fn a_push_that_others_have_gone_beyond_is_superseded() {
     let report = fixture.open().apply(vec![Operation::push("p", "a")]).unwrap();
     assert_eq!(report.get("p"), Some(&Outcome::Superseded));
     assert_eq!(report.pushes(), 0);
+}
+
+/// Two branches that both sides have, one of which the remote has moved on.
+fn moved(path: &str) -> Fixture {
+    let fixture = Fixture::new();
+    for branch in ["a", "b"] {
+        fixture.branch(branch, "main", &format!("{branch}.txt"), "1\n");
+        fixture.git(["push", "-q", "origin", branch]);
+    }
+    fixture.move_remote("b", path, "theirs\n");
+    fixture.at_remote(["reflog", "expire", "--expire=now", "--all"]);
+    fixture
+}
+
+fn with(fixture: &Fixture, on_moved: OnMoved) -> GitBatch {
+    GitBatch::open(fixture.work(), Settings::default().with_on_moved(on_moved)).unwrap()
+}
+
+fn entries(fixture: &Fixture, branch: &str) -> usize {
+    fixture.at_remote(["reflog", "show", branch]).lines().count()
+}
+
+#[test]
+fn a_group_whose_remote_has_moved_is_brought_together_and_pushed_as_a_whole() {
+    for on_moved in [OnMoved::Merge, OnMoved::Rebase] {
+        let fixture = moved("theirs.txt");
+        let mut operations = pair("g", ["a", "b"]);
+        operations[0] =
+            Operation::commit("a", Commit::new("a", "m").write("more", "x")).in_group("g");
+        operations[2] =
+            Operation::commit("b", Commit::new("b", "m").write("more", "x")).in_group("g");
+        let report = with(&fixture, on_moved).apply(operations).unwrap();
+        for branch in ["a", "b"] {
+            let pushed = landed(&report, &format!("push {branch}"));
+            assert_eq!(fixture.at_remote(["rev-parse", branch]).trim(), pushed.to_string());
+            assert_eq!(fixture.id(branch), pushed, "{on_moved:?}: {branch} does not follow");
+            assert_eq!(entries(&fixture, branch), 1);
+            // The commit that the operation is said to have made is on its branch.
+            let made = landed(&report, branch).to_string();
+            fixture.git(["merge-base", "--is-ancestor", &made, branch]);
+        }
+        assert_eq!(fixture.at_remote(["show", "b:theirs.txt"]), "theirs\n");
+        assert_eq!(report.pushes(), 1);
+        let merges = fixture.at_remote(["rev-list", "--count", "--merges", "b"]);
+        assert_eq!(merges.trim(), if on_moved == OnMoved::Merge { "1" } else { "0" });
+        fixture.assert_sound();
+    }
+}
+
+#[test]
+fn a_group_that_cannot_be_brought_together_is_not_pushed_in_part() {
+    for (on_moved, path) in [(OnMoved::Fail, "theirs.txt"), (OnMoved::Merge, "more")] {
+        let fixture = moved(path);
+        let mut operations = pair("g", ["a", "new"]);
+        let commit = Commit::new("b", "m").write("more", "ours\n");
+        operations.push(Operation::commit("b", commit).in_group("g"));
+        operations.push(Operation::push("push b", "b").in_group("g"));
+        let before = fixture.at_remote(["for-each-ref"]);
+        let here = fixture.git(["for-each-ref", "refs/heads"]);
+        let report = with(&fixture, on_moved).apply(operations).unwrap();
+        match (on_moved, report.get("push b")) {
+            (OnMoved::Fail, Some(Outcome::Rejected { class: Class::Transient, .. }))
+            | (OnMoved::Merge, Some(Outcome::Conflict { .. })) => {}
+            other => panic!("{other:?}"),
+        }
+        for id in ["a", "push a", "new", "push new", "b"] {
+            assert_eq!(because(report.get(id)), Some("push b"), "{id}");
+        }
+        assert_eq!(fixture.at_remote(["for-each-ref"]), before);
+        assert_eq!(fixture.git(["for-each-ref", "refs/heads"]), here);
+    }
+}
+
+/// Somebody holds the lock of a ref at the remote for a moment.
+#[test]
+fn a_group_that_finds_a_ref_locked_is_pushed_again() {
+    let fixture = moved("theirs.txt");
+    fixture.hook(
+        "pre-receive",
+        "if test -e once; then rm -f refs/heads/a.lock; else touch once refs/heads/a.lock; fi",
+    );
+    let mut operations = pair("g", ["a", "c"]);
+    operations[0] = Operation::commit("a", Commit::new("a", "m").write("more", "x")).in_group("g");
+    let report = fixture.open().apply(operations).unwrap();
+    for id in ["a", "push a", "c", "push c"] {
+        landed(&report, id);
+    }
+    assert_eq!((report.pushes(), entries(&fixture, "a")), (2, 1));
+}
+
+/// A name that can never be made at the remote is not tried again, and the culprit is named.
+#[test]
+fn a_group_with_a_name_that_clashes_at_the_remote_is_refused_at_once() {
+    let fixture = Fixture::new();
+    fixture.git(["push", "-q", "origin", "main:refs/heads/b/deep"]);
+    let report = fixture.open().apply(pair("g", ["a", "b"])).unwrap();
+    let Some(Outcome::Rejected { class: Class::Permanent, reason }) = report.get("push b") else {
+        panic!("{report:?}");
+    };
+    assert!(reason.contains("b/deep"), "{reason}");
+    assert_eq!(because(report.get("push a")), Some("push b"));
+    assert_eq!((report.pushes(), branches(&fixture).as_str()), (1, "main\n"));
+}
+
+/// The remote has all of the group when somebody moves one of its branches here.
+#[test]
+fn a_branch_that_moves_between_the_push_and_the_local_move_leaves_no_half_group() {
+    let fixture = moved("theirs.txt");
+    let other = fixture.id("main");
+    let work = fixture.work();
+    fixture.hook(
+        "post-receive",
+        &format!("unset GIT_DIR; git -C '{}' update-ref refs/heads/a {other}", work.display()),
+    );
+    let mut operations = pair("g", ["a", "c"]);
+    operations[0] = Operation::commit("a", Commit::new("a", "m").write("more", "x")).in_group("g");
+    let report = fixture.open().apply(operations).unwrap();
+    for id in ["a", "push a", "c", "push c"] {
+        landed(&report, id);
+    }
+    assert_eq!(fixture.at_remote(["rev-parse", "a"]).trim(), landed(&report, "a").to_string());
+    // What somebody else has done stays.
+    assert_eq!(fixture.id("a"), other);
+    assert_eq!(fixture.id("c"), landed(&report, "c"));
 }

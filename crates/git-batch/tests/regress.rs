@@ -263,3 +263,24 @@ fn packed_refs_keep_tags_and_what_they_point_to() {
     fixture.git(["pack-refs", "--all"]);
     fixture.assert_sound();
 }
+
+/// A power cut can take the list of the locks away, but not what they are.
+#[test]
+fn locks_without_their_list_are_found_and_removed() {
+    let fixture = Fixture::new();
+    let git_dir = fixture.work().join(".git");
+    fixture.open().apply(vec![commit("first", "first", "1")]).unwrap();
+    let held = git_dir.join("batchyard/held");
+    std::fs::write(&held, "").unwrap();
+    std::fs::create_dir_all(git_dir.join("refs/heads/deep")).unwrap();
+    let ours = ["refs/heads/deep/a.lock", "packed-refs.lock"].map(|lock| git_dir.join(lock));
+    for lock in &ours {
+        std::fs::hard_link(&held, lock).unwrap();
+    }
+    let foreign = git_dir.join("refs/heads/foreign.lock");
+    std::fs::write(&foreign, "").unwrap();
+    let report = fixture.open().apply(vec![commit("a", "deep/a", "1")]).unwrap();
+    landed(&report, "a");
+    assert!(ours.iter().all(|lock| !lock.exists()));
+    assert!(foreign.exists());
+}

@@ -1,5 +1,7 @@
 //! Brings a branch together with what the remote has got meanwhile.
 
+use std::collections::BTreeMap;
+
 use bstr::{BString, ByteSlice};
 use gix::ObjectId;
 use gix::refs::FullName;
@@ -7,7 +9,7 @@ use gix::refs::FullName;
 use super::Batch;
 use super::push::moved;
 use crate::store::{Merged, NewCommit, RefMove, check_not_checked_out, unrelated};
-use crate::{OnMoved, OpError, OpErrorKind, Outcome, Place, RefChange, stops};
+use crate::{OnMoved, OpError, OpErrorKind, Outcome, Place, RefChange};
 
 impl Batch<'_, '_> {
     /// The commit that can be pushed now: `ours`, or one that the remote's commits are in too.
@@ -37,15 +39,41 @@ impl Batch<'_, '_> {
             false if on_moved == OnMoved::Fail => return Err(moved(name)),
             false => {}
         }
-        let id = match on_moved {
-            OnMoved::Rebase => self.rebase(ours, theirs)?,
-            _ => self.merge_theirs(name, ours, theirs)?,
-        };
-        let keep = self.session.store.persist(&[id])?;
-        self.keeps.push(keep);
-        self.note_caught_up(name, id)?;
-        stops::reach("caught up");
-        Ok(id)
+        match on_moved {
+            OnMoved::Rebase => {
+                let (id, remade) = self.rebase(ours, theirs)?;
+                self.remade.extend(remade);
+                Ok(id)
+            }
+            _ => self.merge_theirs(name, ours, theirs),
+        }
+    }
+
+    /// Brings branches together with what the remote has now: gives what can be pushed of each, durable
+    /// and written down, or its end.
+    pub(super) fn catch_up_all(
+        &mut self,
+        wanted: &BTreeMap<FullName, ObjectId>,
+    ) -> BTreeMap<FullName, Result<ObjectId, Outcome>> {
+        let mut caught_up = BTreeMap::new();
+        let mut new = Vec::new();
+        for (name, &ours) in wanted {
+            let result = self.catch_up(name, ours);
+            if let Ok(id) = result
+                && id != ours
+            {
+                new.push((name.clone(), id));
+            }
+            caught_up.insert(name.clone(), result);
+        }
+        if let Err(error) = self.keep_caught_up(new) {
+            for (name, result) in &mut caught_up {
+                if result.as_ref().is_ok_and(|id| wanted.get(name) != Some(id)) {
+                    *result = Err(error.clone().into());
+                }
+            }
+        }
+        caught_up
     }
 
     fn merge_theirs(
@@ -75,8 +103,12 @@ impl Batch<'_, '_> {
     }
 
     /// Makes the commits that `tip` has and `onto` has not again on top of `onto`. What changes
-    /// nothing there is left out.
-    pub(super) fn rebase(&mut self, tip: ObjectId, onto: ObjectId) -> Result<ObjectId, Outcome> {
+    /// nothing there is left out. Gives the last one, and what became of each that is another now.
+    pub(super) fn rebase(
+        &mut self,
+        tip: ObjectId,
+        onto: ObjectId,
+    ) -> Result<(ObjectId, Vec<(ObjectId, ObjectId)>), Outcome> {
         let mut commits = Vec::new();
         let mut at = tip;
         while !self.session.store.is_ancestor(at, onto)? {
@@ -91,6 +123,7 @@ impl Batch<'_, '_> {
             at = parent;
         }
         let mut top = onto;
+        let mut remade = Vec::new();
         for (commit, parent) in commits.into_iter().rev() {
             if parent == top {
                 top = commit;
@@ -119,24 +152,47 @@ impl Batch<'_, '_> {
             if tree != old_tree {
                 top = store.rewrite_commit(commit, tree, top, committer)?;
             }
+            remade.push((commit, top));
         }
-        Ok(top)
+        Ok((top, remade))
     }
 
     /// Lets the local branch follow to what was pushed in its place, unless it has moved again or is
-    /// checked out. The push is confirmed in any case.
-    pub(super) fn follow_push(&mut self, name: &FullName, old: Option<ObjectId>, new: ObjectId) {
+    /// checked out. The push is confirmed in any case. Tells whether it is there.
+    pub(super) fn follow_push(
+        &mut self,
+        name: &FullName,
+        old: Option<ObjectId>,
+        new: ObjectId,
+    ) -> bool {
         let tip = self.session.store.branch_tip(name);
+        if tip == Ok(Some(new)) {
+            return true;
+        }
         if tip != Ok(old) || check_not_checked_out(&self.checked_out, name, None).is_err() {
-            return;
+            return false;
         }
         let message = "git-batch: with what the remote had".into();
         let is_again = self.resumed.is_some();
-        let moves = [RefMove { name: name.clone(), old, new, message, worktree: None, is_again }];
+        let (name, worktree, instead) = (name.clone(), None, None);
+        let moves = [RefMove { name, old, new, message, worktree, is_again, instead }];
         let results = self.session.store.move_refs(&moves, &self.session.signer);
-        if results.is_ok_and(|results| results == [Ok(())]) {
-            let name = name.as_bstr().to_owned();
+        let has_moved = results.is_ok_and(|results| results == [Ok(())]);
+        if has_moved {
+            let name = moves[0].name.as_bstr().to_owned();
             self.receipt.refs.push(RefChange { name, place: Place::Local, old, new });
+        }
+        has_moved
+    }
+
+    /// Lets the outcomes of a branch that has followed name the commits that are on it now.
+    pub(super) fn rename_remade(&self, name: &FullName, outcomes: &mut [Option<Outcome>]) {
+        for step in self.branches.get(name).map_or(&[][..], |branch| &branch.steps) {
+            if let Some(Outcome::Landed { commit, .. }) = &mut outcomes[step.operation]
+                && let Some(new) = self.remade.get(commit)
+            {
+                *commit = *new;
+            }
         }
     }
 }

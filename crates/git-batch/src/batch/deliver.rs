@@ -16,7 +16,7 @@ type Wanted = BTreeMap<FullName, ObjectId>;
 type Results = BTreeMap<FullName, Result<(), Outcome>>;
 
 /// How often a branch is pushed again whose refusal may pass.
-const MAX_RETRIES: u32 = 8;
+pub(super) const MAX_RETRIES: u32 = 8;
 /// The longest pause before the first retry, and before any.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(5));
 /// How many bad branches are looked for in a push that was refused as a whole.
@@ -28,6 +28,7 @@ impl Batch<'_, '_> {
     pub(super) fn deliver(
         &mut self,
         wanted: &Wanted,
+        outcomes: &mut [Option<Outcome>],
     ) -> BTreeMap<FullName, Result<ObjectId, Outcome>> {
         let mut results = BTreeMap::new();
         let mut left = wanted.clone();
@@ -46,24 +47,27 @@ impl Batch<'_, '_> {
                 if may_pass && !self.is_landing && retry < MAX_RETRIES {
                     again.push(name.clone());
                 }
-                if result.is_ok() && wanted.get(&name) != Some(&pushed) {
-                    self.follow_push(&name, wanted.get(&name).copied(), pushed);
+                if result.is_ok()
+                    && wanted.get(&name) != Some(&pushed)
+                    && self.follow_push(&name, wanted.get(&name).copied(), pushed)
+                {
+                    self.rename_remade(&name, outcomes);
                 }
                 results.insert(name, result.map(|()| pushed));
             }
             if again.is_empty() {
                 break;
             }
-            // In full jitter, so that those who clashed once do not clash again.
-            std::thread::park_timeout(pause(retry));
-            self.remote = None;
-            if self.remote().is_err() {
+            if !self.look_again(retry) {
                 break;
             }
             left.clear();
-            for name in again {
-                let Some(&ours) = wanted.get(&name) else { continue };
-                match self.catch_up(&name, ours) {
+            let again: Wanted = again
+                .into_iter()
+                .filter_map(|name| wanted.get(&name).map(|id| (name.clone(), *id)))
+                .collect();
+            for (name, result) in self.catch_up_all(&again) {
+                match result {
                     Ok(id) => drop(left.insert(name, id)),
                     Err(outcome) => drop(results.insert(name, Err(outcome))),
                 }
@@ -72,14 +76,24 @@ impl Batch<'_, '_> {
         results
     }
 
+    /// Waits a little and asks the remote once more what it has.
+    pub(super) fn look_again(&mut self, retry: u32) -> bool {
+        // In full jitter, so that those who clashed once do not clash again.
+        std::thread::park_timeout(pause(retry));
+        self.remote = None;
+        self.remote().is_ok()
+    }
+
     /// Pushes in as many commands as the arguments need.
     fn push_apart(&mut self, wanted: &Wanted) -> Results {
         let mut results = Results::new();
         let mut part = Wanted::new();
         let mut bytes = 0;
+        let max_refs = self.session.settings.max_refs_per_push.unwrap_or(usize::MAX);
         for (name, &id) in wanted {
             let more = push::arguments_len(name.as_bstr(), id);
-            if bytes + more > push::MAX_ARGUMENTS && !part.is_empty() {
+            let is_full = bytes + more > push::MAX_ARGUMENTS || part.len() >= max_refs;
+            if is_full && !part.is_empty() {
                 results.extend(self.push_part(&std::mem::take(&mut part)));
                 bytes = 0;
             }

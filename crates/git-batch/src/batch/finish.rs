@@ -51,6 +51,7 @@ impl Batch<'_, '_> {
         self.push_groups(&mut pending, outcomes);
         self.wait_for_worktrees();
         self.move_local(&mut pending, outcomes);
+        self.follow_groups(outcomes);
         self.push_all(&pending, outcomes);
         if let Some(onto) = onto {
             self.follow(onto);
@@ -96,14 +97,33 @@ impl Batch<'_, '_> {
                 Err(faults) => faults,
             };
             for (name, error) in faults {
-                let failed: BTreeSet<usize> = pending
-                    .iter()
-                    .filter(|p| p.branch == name && p.kind == PendingKind::Local)
-                    .map(|p| p.operation)
-                    .collect();
-                self.fail(failed, &error, pending, outcomes);
+                self.stays(&name, &error, pending, outcomes);
             }
         }
+    }
+
+    /// A local branch does not move. Its operations fail, but for those that the remote has confirmed:
+    /// they are done, wherever somebody has moved the branch here.
+    fn stays(
+        &self,
+        name: &FullName,
+        error: &OpError,
+        pending: &mut Vec<Pending>,
+        outcomes: &mut [Option<Outcome>],
+    ) {
+        let is_of = |p: &Pending| p.branch == *name && p.kind == PendingKind::Local;
+        if let Some((confirmed, _)) = self.confirmed.get(name) {
+            pending.retain(|p| {
+                let is_there = is_of(p) && self.session.store.contains(*confirmed, p.commit);
+                if is_there {
+                    let left_out = p.left_out.clone();
+                    outcomes[p.operation] = Some(Outcome::Landed { commit: p.commit, left_out });
+                }
+                !is_there
+            });
+        }
+        let failed = pending.iter().filter(|p| is_of(p)).map(|p| p.operation).collect();
+        self.fail(failed, error, pending, outcomes);
     }
 
     fn moves(&self, pending: &[Pending]) -> Vec<RefMove> {
@@ -115,7 +135,8 @@ impl Batch<'_, '_> {
             let worktree = state.worktree.clone();
             let (name, old) = (name.clone(), state.start);
             let is_again = self.resumed.is_some();
-            Some(RefMove { name, old, new: state.tip?, message, worktree, is_again })
+            let instead = self.resumed.as_ref().and_then(|instead| instead.get(&name).copied());
+            Some(RefMove { name, old, new: state.tip?, message, worktree, is_again, instead })
         };
         waiting.into_iter().filter_map(of_branch).collect()
     }
@@ -150,8 +171,7 @@ impl Batch<'_, '_> {
         }
         // Only now: what has moved has landed, whatever became of what it needs.
         for (m, error) in refused {
-            let failed = pending.iter().filter(|p| is_of(p, m)).map(|p| p.operation).collect();
-            self.fail(failed, &error, pending, outcomes);
+            self.stays(&m.name, &error, pending, outcomes);
         }
     }
 
@@ -235,7 +255,7 @@ impl Batch<'_, '_> {
         if wanted.is_empty() {
             return;
         }
-        let results = self.deliver(&wanted);
+        let results = self.deliver(&wanted, outcomes);
         for p in pending.iter().filter(|p| p.kind != PendingKind::Local) {
             let outcome = match results.get(&p.branch) {
                 Some(Ok(pushed)) => Outcome::landed(match p.kind {
@@ -266,14 +286,15 @@ impl Batch<'_, '_> {
             return;
         }
         let message = "git-batch: landed".into();
-        let (name, is_again) = (onto.clone(), false);
-        let moves = [RefMove { name, old: Some(old), new, message, worktree: None, is_again }];
+        let (name, old, worktree) = (onto.clone(), Some(old), None);
+        let (is_again, instead) = (false, None);
+        let moves = [RefMove { name, old, new, message, worktree, is_again, instead }];
         // Whether it follows or not, the landing is confirmed by the remote.
         if store.move_refs(&moves, &self.session.signer).is_ok_and(|results| results == [Ok(())]) {
             self.receipt.refs.push(RefChange {
                 name: onto.as_bstr().to_owned(),
                 place: Place::Local,
-                old: Some(old),
+                old,
                 new,
             });
         }

@@ -48,7 +48,7 @@ impl Batch<'_, '_> {
                     let with = self.who_changed(&into, &paths)?;
                     return Err(Outcome::Conflict { paths, with });
                 }
-                other => other?,
+                other => other?.0,
             };
             if id == ours {
                 return Err(Outcome::no_change(ours));

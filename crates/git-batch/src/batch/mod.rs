@@ -55,6 +55,10 @@ struct Batch<'s, 'a> {
     /// What an earlier process pushed or was about to push in place of the tips of branches;
     /// `None` if this is no batch of an earlier process.
     resumed: Option<BTreeMap<FullName, ObjectId>>,
+    /// The commits that were made again on top of what the remote had, each with the new one.
+    remade: BTreeMap<ObjectId, ObjectId>,
+    /// What the remote has confirmed of groups: what was wanted of each branch, and what was pushed.
+    confirmed: BTreeMap<FullName, (ObjectId, ObjectId)>,
     /// Whether a moved remote is left to whoever asked for the landing.
     is_landing: bool,
     receipt: Receipt,

@@ -8,7 +8,7 @@ use gix::refs::FullName;
 
 use super::Batch;
 use crate::outcome::causes;
-use crate::publish::{self, PublishError, PushOptions, PushStatus, RefUpdate};
+use crate::publish::{self, PublishError, PushOptions, PushStatus, RefUpdate, push};
 use crate::{Class, OnMoved, OpError, OpErrorKind, Outcome, Place, RefChange, stops};
 
 impl Batch<'_, '_> {
@@ -45,6 +45,14 @@ impl Batch<'_, '_> {
             } else {
                 updates.push(RefUpdate { name: name.as_bstr().to_owned(), expect, new });
             }
+        }
+        if is_atomic && results.values().any(Result::is_err) {
+            // All or none: what could be sent waits for what cannot.
+            for name in names(&updates) {
+                let reason = push::ATOMIC.to_owned();
+                results.insert(name, Err(Outcome::Rejected { class: Class::Transient, reason }));
+            }
+            return results;
         }
         if updates.is_empty() {
             return results;

@@ -15,7 +15,7 @@ impl Session<'_> {
     /// Does what is left of a batch that another process had begun: what each ref is, here and at the
     /// remote, says what that is.
     pub(super) fn complete(&mut self, path: &Path, record: Record) -> Result<(), ApplyError> {
-        let Record { built, caught_up, done } = record;
+        let Record { built, caught_up, remade, done } = record;
         let key = path.file_name().and_then(|name| Key::from_hex(name.as_encoded_bytes()));
         let refuse = |reason: String| ApplyError::State { path: path.to_owned(), reason };
         let key = key.ok_or_else(|| refuse("its name is none that this crate gives".to_owned()))?;
@@ -37,6 +37,7 @@ impl Session<'_> {
             batch.last_push = built.last_push;
             batch.branches = built.branches;
             batch.resumed = Some(caught_up);
+            batch.remade = remade;
             batch.record = Some(file);
             let mut pending = built.pending;
             batch.drop_missing(&mut pending, &mut outcomes);
@@ -86,12 +87,26 @@ impl Batch<'_, '_> {
         Ok(())
     }
 
-    /// Writes down that a commit is pushed in place of the tip of its branch.
-    pub(super) fn note_caught_up(&mut self, name: &FullName, id: ObjectId) -> Result<(), OpError> {
-        let Some(record) = &mut self.record else { return Ok(()) };
-        record.catch_up(name, id).map_err(|error| {
-            OpError::repository("cannot write down what the batch is about to push", &error)
-        })
+    /// Makes commits durable that are pushed in place of the tips of their branches, and writes that
+    /// down.
+    pub(super) fn keep_caught_up(
+        &mut self,
+        tips: Vec<(FullName, ObjectId)>,
+    ) -> Result<(), OpError> {
+        if tips.is_empty() {
+            return Ok(());
+        }
+        let ids: Vec<ObjectId> = tips.iter().map(|(_, id)| *id).collect();
+        let keep = self.session.store.persist(&ids)?;
+        self.keeps.push(keep);
+        if let Some(record) = &mut self.record {
+            let remade = self.remade.iter().map(|(old, new)| (*old, *new)).collect();
+            record.catch_up(tips, remade).map_err(|error| {
+                OpError::repository("cannot write down what the batch is about to push", &error)
+            })?;
+        }
+        stops::reach("caught up");
+        Ok(())
     }
 
     /// Writes down what became of the operations.

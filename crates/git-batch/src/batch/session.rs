@@ -232,6 +232,8 @@ impl<'a> Session<'a> {
             record: None,
             references: References::new(),
             resumed: None,
+            remade: BTreeMap::new(),
+            confirmed: BTreeMap::new(),
             is_landing: false,
             receipt: Receipt::default(),
         };

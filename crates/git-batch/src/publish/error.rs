@@ -46,18 +46,9 @@ pub enum PublishError {
         /// The line at fault.
         line: String,
     },
-    /// One push names more refs than fit on a command line.
-    #[error(
-        "one push of {refs} refs needs {bytes} bytes of arguments, over {max}; push fewer refs at once"
-    )]
-    TooManyRefs {
-        /// How many refs were to be pushed.
-        refs: usize,
-        /// How many bytes their arguments take.
-        bytes: usize,
-        /// How many bytes they may take.
-        max: usize,
-    },
+    /// A file for the many refs of a push could not be written.
+    #[error("cannot write the refs of a push to a file")]
+    File(#[source] std::io::Error),
     /// The repository could not be read.
     #[error("cannot read the repository")]
     Repository(#[source] gix::Error),

@@ -5,17 +5,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use bstr::{BStr, BString, ByteSlice};
 use gix::ObjectId;
 
+pub(crate) use super::refspecs::MAX_ARGUMENTS;
+use super::refspecs::Refspecs;
 use super::remote::{Untracked, check_remote, is_full_name, remote_refs};
 use super::{Class, PublishError, PushReport, PushStatus, RefUpdate, scrub};
 use crate::porcelain;
 use crate::program::Git;
 
-/// How many bytes of arguments one push may have: below what every platform allows, with room
-/// for the environment.
-pub(crate) const MAX_ARGUMENTS: usize = if cfg!(windows) { 24 << 10 } else { 512 << 10 };
-
 /// The reason that git gives for a ref that could have moved, had not another ref been refused.
-const ATOMIC: &str = "atomic push failed";
+pub(crate) const ATOMIC: &str = "atomic push failed";
+
+/// The reason that a remote gives for all refs where it could not lock one of them.
+const TRANSACTION: &str = "atomic transaction failed";
 
 /// How many bytes of arguments one update takes at most.
 pub(crate) fn arguments_len(name: &BStr, new: ObjectId) -> usize {
@@ -25,12 +26,13 @@ pub(crate) fn arguments_len(name: &BStr, new: ObjectId) -> usize {
 
 /// Whether that is the reason; a remote words it a little differently.
 pub(crate) fn is_innocent(reason: &str) -> bool {
-    reason == ATOMIC || reason == "atomic push failure"
+    reason == ATOMIC || reason == "atomic push failure" || reason == TRANSACTION
 }
 
 /// Pushes `updates` to `remote` with one command; each ref lands or fails alone.
 ///
-/// A ref moves only if the remote has what `expect` says at that moment (a lease), and only to a
+/// A ref moves only if the remote has what `expect` says at that moment (a lease; more than some 3,000
+/// refs do not fit on a command line and go without), and only to a
 /// descendant of it: git forces an update whose lease holds, so that is checked here, before
 /// anything is sent. What cannot be pushed at all (no name of a ref, named twice, an object that
 /// is not here) is refused without keeping the others back. The pre-push hook runs once; hooks of
@@ -41,8 +43,8 @@ pub(crate) fn is_innocent(reason: &str) -> bool {
 /// Two processes, three if the refs are read; blocks up to the time limit of `git` for each.
 ///
 /// # Errors
-/// The remote cannot be reached, the pre-push hook refused, the refs do not fit on one command
-/// line (about 3,000), or there was no answer for any ref and none has landed.
+/// The remote cannot be reached, the pre-push hook refused, or there was no answer for any ref and none
+/// has landed.
 pub fn push(git: &Git, remote: &str, updates: &[RefUpdate]) -> Result<PushReport, PublishError> {
     push_with(git, remote, updates, &PushOptions::default())
 }
@@ -78,13 +80,14 @@ pub fn push_with(
         round.all_or_none();
     }
     if !round.sent.is_empty() {
-        let arguments = round.arguments()?;
         let remote_here = Untracked::of(git, remote)?;
+        let sent: Vec<&RefUpdate> = round.sent.values().map(|index| &updates[*index]).collect();
+        let refspecs = Refspecs::of(&sent, &remote_here).map_err(PublishError::File)?;
         let mut command = git.command();
-        command.args(&remote_here.options).args(["push", "--porcelain"]);
+        command.args(&remote_here.options).args(&refspecs.settings).args(["push", "--porcelain"]);
         command.args(options.is_atomic.then_some("--atomic"));
         command.args(options.options.iter().map(|option| format!("--push-option={option}")));
-        command.args(arguments.leases).args(["--", &remote_here.name]).args(arguments.refspecs);
+        command.args(&refspecs.arguments);
         let failure = match git.finish(command, None) {
             Ok(output) => {
                 report.stderr = scrub::excerpt(&output.stderr);
@@ -130,11 +133,6 @@ struct Round<'a> {
     statuses: Vec<Option<PushStatus>>,
     /// Where in `updates` each ref is that is sent.
     sent: BTreeMap<&'a BStr, usize>,
-}
-
-struct Arguments {
-    leases: Vec<String>,
-    refspecs: Vec<String>,
 }
 
 impl<'a> Round<'a> {
@@ -192,25 +190,6 @@ impl<'a> Round<'a> {
         }
     }
 
-    fn arguments(&self) -> Result<Arguments, PublishError> {
-        let mut arguments = Arguments { leases: Vec::new(), refspecs: Vec::new() };
-        let mut bytes = 0;
-        for index in self.sent.values() {
-            let RefUpdate { name, expect, new } = &self.updates[*index];
-            let expect = expect.map(|id| id.to_string()).unwrap_or_default();
-            let lease = format!("--force-with-lease={name}:{expect}");
-            let refspec = format!("{new}:{name}");
-            bytes += lease.len() + refspec.len() + 2;
-            arguments.leases.push(lease);
-            arguments.refspecs.push(refspec);
-        }
-        if bytes > MAX_ARGUMENTS {
-            let refs = self.sent.len();
-            return Err(PublishError::TooManyRefs { refs, bytes, max: MAX_ARGUMENTS });
-        }
-        Ok(arguments)
-    }
-
     /// Reads the output of a push; false if it says nothing about any ref that was sent.
     fn read(&mut self, stdout: &[u8], stderr: &[u8]) -> bool {
         let mut heard = BTreeSet::new();
@@ -227,7 +206,7 @@ impl<'a> Round<'a> {
         }
         for (update, status) in self.updates.iter().zip(&mut self.statuses) {
             if let Some(PushStatus::Rejected { class, reason }) = status
-                && reason == "failed to update ref"
+                && (reason == "failed to update ref" || reason == TRANSACTION)
                 && let Some(detail) = why_locked(stderr, &update.name)
             {
                 (*class, *reason) = (porcelain::classify(&detail), detail);

@@ -99,6 +99,8 @@ pub(super) struct Untracked {
     pub(super) name: String,
     /// Options of `git` that define it.
     pub(super) options: Vec<OsString>,
+    /// A name that no remote has, for a remote that has none.
+    free: String,
 }
 
 impl Untracked {
@@ -106,13 +108,22 @@ impl Untracked {
     const LEFT_OUT: [&str; 7] =
         ["fetch", "push", "mirror", "prune", "prunetags", "tagopt", "followremotehead"];
 
+    /// A name for settings of this remote, and what makes it one if it is a URL.
+    pub(super) fn named(&self) -> (String, Vec<OsString>) {
+        if self.name == self.free {
+            return (self.name.clone(), Vec::new());
+        }
+        let url = format!("remote.{}.url={}", self.free, self.name);
+        (self.free.clone(), vec!["-c".into(), url.into()])
+    }
+
     /// Reads the settings of `remote`; one process. A URL or path has none and stays as it is.
     pub(super) fn of(git: &Git, remote: &str) -> Result<Untracked, GitError> {
         let settings = git.run(["config", "-z", "--get-regexp", r"^remote\..*\."], None)?.stdout;
         Ok(Untracked::from_settings(remote, &settings))
     }
 
-    fn from_settings(remote: &str, settings: &[u8]) -> Untracked {
+    pub(super) fn from_settings(remote: &str, settings: &[u8]) -> Untracked {
         let settings = || settings.split(|byte| *byte == 0);
         let mut name = "batchyard".to_owned();
         while settings().any(|setting| variable_of(&name, setting).is_some()) {
@@ -130,8 +141,9 @@ impl Untracked {
                 [OsString::from("-c"), setting.replacen("\n", "=", 1).to_os_str_lossy().into()]
             })
             .collect();
-        let name = if options.is_empty() { remote.to_owned() } else { name };
-        Untracked { name, options }
+        let free = name;
+        let name = if options.is_empty() { remote.to_owned() } else { free.clone() };
+        Untracked { name, options, free }
     }
 }
 

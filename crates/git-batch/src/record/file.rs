@@ -1,5 +1,6 @@
 //! The files of records: `open/` has the batches that are not finished, `done/` the others.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -126,9 +127,14 @@ impl OpenRecord {
         self.fsyncs
     }
 
-    /// Notes durably that a commit is pushed in place of the tip of its branch.
-    pub(crate) fn catch_up(&mut self, name: &FullName, id: ObjectId) -> io::Result<()> {
-        self.append(&Event::CaughtUp(name.clone(), id))
+    /// Notes durably which commits are pushed in place of the tips of their branches, and which commits
+    /// were made again for that.
+    pub(crate) fn catch_up(
+        &mut self,
+        tips: Vec<(FullName, ObjectId)>,
+        remade: Vec<(ObjectId, ObjectId)>,
+    ) -> io::Result<()> {
+        self.append(&Event::CaughtUp(tips, remade))
     }
 
     /// Notes durably what became of the operations.
@@ -204,10 +210,14 @@ fn parse(text: &[u8]) -> Result<Record, &'static str> {
     let frames = frames(body);
     let (first, events) = frames.split_first().ok_or(damaged)?;
     let built: Built = whole(first).ok_or(damaged)?;
-    let mut record = Record { built, caught_up: std::collections::BTreeMap::new(), done: None };
+    let (caught_up, remade) = (BTreeMap::new(), BTreeMap::new());
+    let mut record = Record { built, caught_up, remade, done: None };
     for event in events {
         match whole(event).ok_or(damaged)? {
-            Event::CaughtUp(name, id) => drop(record.caught_up.insert(name, id)),
+            Event::CaughtUp(tips, remade) => {
+                record.caught_up.extend(tips);
+                record.remade.extend(remade);
+            }
             Event::Done(outcomes) => record.done = Some(outcomes),
         }
     }
@@ -253,7 +263,7 @@ mod tests {
         let name = FullName::try_from("refs/heads/x").expect("a name");
         let id = ObjectId::null(gix::hash::Kind::Sha1);
         let begun = text(&built, &[]).len();
-        let caught_up = Event::CaughtUp(name.clone(), id);
+        let caught_up = Event::CaughtUp(vec![(name.clone(), id)], vec![(id, id)]);
         let done = Event::Done(outcomes()[..built.order.len()].to_vec());
         let middle = text(&built, std::slice::from_ref(&caught_up)).len();
         let all = text(&built, &[caught_up, done]);
@@ -262,6 +272,7 @@ mod tests {
             assert_eq!(record.is_ok(), len >= begun, "{len}");
             let Ok(record) = record else { continue };
             assert_eq!(record.caught_up.contains_key(&name), len >= middle);
+            assert_eq!(record.remade.len(), usize::from(len >= middle));
             assert_eq!(record.done.is_some(), len == all.len());
         }
     }

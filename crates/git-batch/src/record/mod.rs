@@ -62,8 +62,9 @@ wire_struct!(Built {
 /// What came after a batch was built.
 #[derive(Debug, PartialEq, Eq)]
 enum Event {
-    /// The remote had moved: this commit is pushed in place of the branch's tip.
-    CaughtUp(FullName, ObjectId),
+    /// The remote had moved: these commits are pushed in place of the tips of their branches, and
+    /// contain these others, made again.
+    CaughtUp(Vec<(FullName, ObjectId)>, Vec<(ObjectId, ObjectId)>),
     /// The ends of the operations of the batch, in their order.
     Done(Vec<Outcome>),
 }
@@ -71,10 +72,10 @@ enum Event {
 impl Wire for Event {
     fn put(&self, out: &mut Vec<u8>) {
         match self {
-            Event::CaughtUp(name, id) => {
+            Event::CaughtUp(tips, remade) => {
                 out.push(1);
-                name.put(out);
-                id.put(out);
+                tips.put(out);
+                remade.put(out);
             }
             Event::Done(outcomes) => {
                 out.push(2);
@@ -97,6 +98,8 @@ pub(crate) struct Record {
     pub(crate) built: Built,
     /// What is pushed in place of the tips of branches.
     pub(crate) caught_up: BTreeMap<FullName, ObjectId>,
+    /// The commits that were made again for that, each with the new one.
+    pub(crate) remade: BTreeMap<ObjectId, ObjectId>,
     /// The ends, if the batch is done.
     pub(crate) done: Option<Vec<Outcome>>,
 }

@@ -32,7 +32,7 @@ impl Store {
                 return Err(not_moved(m, &std::io::Error::other("it is a symbolic ref")));
             }
             let found = found.map(|found| found.commit);
-            if m.is_again && found.is_some_and(|found| self.contains(found, m.new)) {
+            if m.has_arrived(self, found) {
                 arrived.insert(m.name.clone());
                 return Ok(());
             }

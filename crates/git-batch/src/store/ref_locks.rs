@@ -32,8 +32,8 @@ impl RefLocks {
             list.push(0);
         }
         let mut file = File::options().write(true).create_new(true).open(&held)?;
+        // Not durable: if a power cut takes the list away, the locks that are left are looked for.
         file.write_all(&list)?;
-        file.sync_all()?;
         Ok(RefLocks { common_dir: common_dir.to_owned(), held, taken: Vec::new() })
     }
 
@@ -97,7 +97,44 @@ pub(super) fn sweep(common_dir: &Path) {
             remove_empty_folders(lock.parent(), common_dir);
         }
     }
+    // What is left are locks that the list does not know.
+    if fs::symlink_metadata(&held).is_ok_and(|data| links(&data) > 1) {
+        sweep_folder(&common_dir.join("refs"), &data);
+        let above = fs::read_dir(common_dir.join("worktrees")).into_iter().flatten().flatten();
+        let folders = above.map(|entry| entry.path()).chain([common_dir.to_owned()]);
+        folders.for_each(|folder| sweep_files(&folder, &data));
+    }
     let _ = fs::remove_file(&held);
+}
+
+/// Removes all that is one file with `data`, in a folder and those inside.
+fn sweep_folder(folder: &Path, data: &Metadata) {
+    sweep_files(folder, data);
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            sweep_folder(&entry.path(), data);
+        }
+    }
+}
+
+fn sweep_files(folder: &Path, data: &Metadata) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let is_lock = path.extension().is_some_and(|end| end == "lock");
+        if is_lock && fs::symlink_metadata(&path).is_ok_and(|other| is_same_file(data, &other)) {
+            let _ = fs::remove_file(&path);
+        }
+    }
+}
+
+#[cfg(unix)]
+fn links(data: &Metadata) -> u64 {
+    std::os::unix::fs::MetadataExt::nlink(data)
+}
+
+#[cfg(not(unix))]
+fn links(_: &Metadata) -> u64 {
+    1
 }
 
 /// Makes the lock, which must not exist.

@@ -23,10 +23,6 @@ use crate::{OpError, OpErrorKind, stops};
 pub(super) const PATIENCE: (Duration, Duration) =
     (Duration::from_millis(100), Duration::from_secs(1));
 
-/// How many loose refs are written one by one. More of them go to `packed-refs` together, because
-/// each one by itself costs two calls of `fsync`.
-const MAX_LOOSE: usize = 2;
-
 /// Where a loose ref is written before it takes its place.
 const TEMPORARY: &str = "batchyard/ref";
 
@@ -43,6 +39,16 @@ pub(crate) struct RefMove {
     pub(crate) worktree: Option<WorktreeMove>,
     /// Whether an earlier process may have moved it already.
     pub(crate) is_again: bool,
+    /// Where it may have moved instead.
+    pub(crate) instead: Option<ObjectId>,
+}
+
+impl RefMove {
+    /// Whether a branch that is at `found` has been moved by an earlier process.
+    pub(super) fn has_arrived(&self, store: &Store, found: Option<ObjectId>) -> bool {
+        let is_in = |new| found.is_some_and(|found| store.contains(found, new));
+        self.is_again && (is_in(self.new) || self.instead.is_some_and(is_in))
+    }
 }
 
 /// A work tree whose content became the commit that its branch moves to.
@@ -89,11 +95,12 @@ impl Store {
         signer: &Signer,
     ) -> Result<Vec<Moved>, Faults> {
         let mut locks = self.lock(moves)?;
-        self.fsyncs += 1;
         let is_loose: Vec<bool> =
             moves.iter().map(|m| self.common_dir.join(path_of(&m.name)).is_file()).collect();
         let all: Vec<&RefMove> = moves.iter().collect();
-        let packs_all = is_loose.iter().filter(|loose| **loose).count() > MAX_LOOSE;
+        // One alone is written in its place. More go to `packed-refs`, and so does one beside those
+        // that go there anyway: each by itself would cost two calls of `fsync`.
+        let packs_all = moves.len() > 1;
         let packed: Vec<&RefMove> = moves
             .iter()
             .zip(&is_loose)
@@ -114,7 +121,7 @@ impl Store {
         let mut arrived: BTreeSet<FullName> = BTreeSet::new();
         each(moves, |m| {
             let found = self.value_of(m, &file).map_err(|error| not_moved(m, &error))?;
-            if m.is_again && found.is_some_and(|found| self.contains(found, m.new)) {
+            if m.has_arrived(self, found) {
                 arrived.insert(m.name.clone());
                 return Ok(());
             }

@@ -24,11 +24,13 @@ mod fairness;
 mod lane;
 mod lanes;
 mod open;
+mod packed;
 mod parcel;
 mod policy;
 mod pool;
 mod reruns;
 mod retry;
+mod run;
 #[cfg(test)]
 mod tests;
 mod timers;
@@ -43,16 +45,19 @@ use fairness::Turns;
 pub(crate) use lane::LaneId;
 use lanes::Lanes;
 pub(crate) use open::Open;
+pub(crate) use packed::Packed;
 use policy::later;
 pub(crate) use policy::{Dispatch, Moment, NEVER, Order, Policy, Refused, RetryPolicy, Time};
 use pool::Pool;
 use retry::Retries;
+use run::Known;
+pub(crate) use run::{Row, Slot};
 use timers::{Alarm, Timers};
 
 /// Groups items of type `I` by keys of type `K`; `S` is what the engine keeps with an item.
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact that changes on its own")]
 #[derive(Debug)]
-pub(crate) struct Accumulator<K, I, S> {
+pub(crate) struct Accumulator<K, I, S: Slot> {
     policy: Policy,
     /// The latest time that a caller told.
     now: Time,
@@ -107,6 +112,8 @@ struct Flight {
     /// When its oldest item was accepted, or it was put back.
     since: Time,
     sent: Time,
+    /// The weight of all its items.
+    weight: u64,
 }
 
 /// Items with what is known of each.
@@ -134,12 +141,12 @@ pub(crate) enum Finished<I, S> {
 
 /// A batch for the processor.
 #[derive(Debug)]
-pub(crate) struct Ready<K, I, S> {
+pub(crate) struct Ready<K, I, S: Slot> {
     pub(crate) batch: BatchId,
     pub(crate) key: K,
     pub(crate) items: Vec<I>,
-    /// One for each item, at the same place.
-    pub(crate) entries: Vec<Entry<S>>,
+    /// What is known of the items, in the same order.
+    pub(crate) known: Packed<S>,
     pub(crate) reason: DispatchReason,
     /// How long its oldest item waited, in nanoseconds; for a rerun since it was put back.
     pub(crate) queued: u64,
@@ -147,7 +154,7 @@ pub(crate) struct Ready<K, I, S> {
     pub(crate) weight: u64,
 }
 
-impl<K: Ord + Clone, I, S> Accumulator<K, I, S> {
+impl<K: Ord + Clone, I, S: Slot> Accumulator<K, I, S> {
     pub(crate) fn new(policy: Policy) -> Self {
         Self {
             now: 0,
@@ -221,8 +228,8 @@ impl<K: Ord + Clone, I, S> Accumulator<K, I, S> {
         if !joins {
             lane.begin(mark.era, &mut self.pool);
         }
-        let entry = Entry { id, mark, accepted: now, deadline, attempt: 1, retries: 0, slot };
-        if lane.add(item, entry, &self.policy) || !joins {
+        let known = Known { id, mark, accepted: now, deadline };
+        if lane.add(item, known, slot, &self.policy) || !joins {
             self.place(lane_id);
             self.changed = true;
         }
@@ -294,6 +301,21 @@ impl<K: Ord + Clone, I, S> Accumulator<K, I, S> {
             self.remember(batch);
         }
         self.note(|| Event::Settled { batch, items: finals });
+    }
+
+    /// Counts all items of a batch in flight as completed, as [`settle`](Self::settle) would; none
+    /// is final yet.
+    pub(crate) fn complete(&mut self, now: Time, batch: BatchId) {
+        self.at(now);
+        let flight = self.flights.get_mut(&batch).expect("a batch is listed until it is finished");
+        debug_assert_eq!(flight.open, flight.items, "items of batch {batch} are final");
+        let items = std::mem::take(&mut flight.open);
+        flight.untold = items;
+        flight.ends.completed = items;
+        self.books.complete(items, flight.weight);
+        self.retries.earn();
+        self.remember(batch);
+        self.note(|| Event::Settled { batch, items });
     }
 
     /// Notes that the callers of so many settled items of a batch are told.
@@ -421,8 +443,8 @@ impl<K: Ord + Clone, I, S> Accumulator<K, I, S> {
     }
 
     /// Keeps the empty buffers of a batch that is over.
-    pub(crate) fn recycle(&mut self, items: Vec<I>, entries: Vec<Entry<S>>) {
-        self.pool.keep(items, entries);
+    pub(crate) fn recycle(&mut self, items: Vec<I>, known: Packed<S>) {
+        self.pool.keep(items, known);
     }
 
     /// Counts a submit that was refused.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::mem;
 
-use crate::accumulator::Entry;
+use crate::accumulator::Packed;
 use crate::current;
 use crate::error::BatchError;
 use crate::id::{BatchId, ItemId};
@@ -28,11 +28,11 @@ impl<I, O, E> Batch<I, O, E> {
     pub(crate) fn new(
         id: BatchId,
         items: Vec<I>,
-        entries: Vec<Entry<Seat<O, E>>>,
+        known: Packed<Seat<O, E>>,
         ledger: Weak<dyn Ledger<I, O, E>>,
         engine: usize,
     ) -> Self {
-        let shared = Shared::new(id, entries, ledger, engine);
+        let shared = Shared::new(id, known, ledger, engine);
         Self { items, shared: Arc::new(shared) }
     }
 

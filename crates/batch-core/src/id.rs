@@ -14,6 +14,13 @@ pub struct ItemId {
     pub seq: u64,
 }
 
+impl ItemId {
+    /// Returns the id of an item accepted so many items later in the same run.
+    pub(crate) fn plus(self, items: u64) -> Self {
+        Self { seq: self.seq + items, ..self }
+    }
+}
+
 impl fmt::Display for ItemId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.epoch, self.seq)

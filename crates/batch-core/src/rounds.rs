@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use crate::accumulator::{Again, Entry, Time};
+use crate::accumulator::{Again, Entry, Packed, Time};
 use crate::error::{BatchError, Outcome};
 use crate::id::{BatchId, ItemId};
 use crate::panics;
@@ -28,7 +28,7 @@ pub(crate) trait Ledger<I, O, E>: Send + Sync {
     /// Says whether a journal has to be told of what is final.
     fn has_journal(&self) -> bool;
     /// Counts all items of a batch as completed, before anybody learns of it.
-    fn complete(&self, batch: BatchId, entries: &[EntryOf<O, E>]);
+    fn complete(&self, batch: BatchId, known: &Packed<Seat<O, E>>);
     /// Counts resolved items as final, before anybody learns of them.
     fn settle(&self, batch: BatchId, round: &[EntryOf<O, E>]);
     /// Notes that so many settled items of a batch that goes on have their results.
@@ -45,7 +45,7 @@ pub(crate) trait Ledger<I, O, E>: Send + Sync {
     /// Hands out an item whose time was over while the processor held it.
     fn drop_timed_out(&self, id: ItemId, item: I);
     /// Takes empty buffers back.
-    fn recycle(&self, items: Vec<I>, entries: Vec<EntryOf<O, E>>);
+    fn recycle(&self, items: Vec<I>, known: Packed<Seat<O, E>>);
 }
 
 /// The part of a batch that outlives a panicking processor, to be resolved with its message.
@@ -53,7 +53,7 @@ pub(crate) struct Shared<I, O, E> {
     id: BatchId,
     engine: usize,
     ledger: Weak<dyn Ledger<I, O, E>>,
-    tags: Vec<Tag>,
+    tags: Vec<Tags>,
     slots: Mutex<Slots<I, O, E>>,
 }
 
@@ -64,8 +64,16 @@ pub(crate) struct Tag {
     pub(crate) attempt: u32,
 }
 
+/// The tags of items in a row.
+struct Tags {
+    /// The place of the first in the batch.
+    place: usize,
+    first: Tag,
+}
+
 struct Slots<I, O, E> {
-    entries: Vec<EntryOf<O, E>>,
+    /// Away, and none left, once all items were completed in one step.
+    known: Packed<Seat<O, E>>,
     /// Seats without a result.
     open: usize,
     /// Seats with a result that no thread has taken to deliver it.
@@ -87,15 +95,20 @@ struct Slots<I, O, E> {
 impl<I, O, E> Shared<I, O, E> {
     pub(crate) fn new(
         id: BatchId,
-        entries: Vec<EntryOf<O, E>>,
+        known: Packed<Seat<O, E>>,
         ledger: Weak<dyn Ledger<I, O, E>>,
         engine: usize,
     ) -> Self {
-        let tag = |entry: &EntryOf<O, E>| Tag { id: entry.id, attempt: entry.attempt };
-        let tags = entries.iter().map(tag).collect();
+        let mut open = 0;
+        let tags = known.spans().map(|span| {
+            let place = open;
+            open += span.len;
+            Tags { place, first: Tag { id: span.first, attempt: span.attempt } }
+        });
+        let tags = tags.collect();
         let slots = Slots {
-            open: entries.len(),
-            entries,
+            open,
+            known,
             resolved: 0,
             again: 0,
             delivering: 0,
@@ -121,15 +134,21 @@ impl<I, O, E> Shared<I, O, E> {
     }
 
     /// Returns what is known of the item at a place.
+    ///
+    /// Costs a search among the rows of the batch, of which there is mostly one.
     pub(crate) fn tag(&self, index: usize) -> Tag {
-        self.tags[index]
+        let tags = self.tags.partition_point(|tags| tags.place <= index);
+        let Tags { place, first } = &self.tags[tags - 1];
+        Tag { id: first.id.plus((index - place) as u64), ..*first }
     }
 
     /// Returns the ids of the items whose result was not delivered by this batch.
     pub(crate) fn undelivered_ids(&self) -> Vec<ItemId> {
-        let slots = lock(&self.slots);
-        let undelivered = slots.entries.iter().filter(|entry| !entry.slot.is_over());
-        undelivered.map(|entry| entry.id).chain(slots.returned.iter().copied()).collect()
+        let mut slots = lock(&self.slots);
+        let undelivered = slots.known.spread().iter().filter(|entry| !entry.slot.is_over());
+        let mut ids: Vec<_> = undelivered.map(|entry| entry.id).collect();
+        ids.extend(&slots.returned);
+        ids
     }
 
     /// Turns a result into what is to become of its item; asks the processor about an error.
@@ -162,9 +181,10 @@ impl<I, O, E> Shared<I, O, E> {
 
     /// Returns the first seat without a result, or the last seat of all.
     pub(crate) fn first_open(&self) -> usize {
-        let slots = lock(&self.slots);
-        let open = slots.entries.iter().position(|entry| entry.slot.is_open());
-        open.unwrap_or(slots.entries.len().saturating_sub(1))
+        let mut slots = lock(&self.slots);
+        let entries = slots.known.spread();
+        let open = entries.iter().position(|entry| entry.slot.is_open());
+        open.unwrap_or(entries.len().saturating_sub(1))
     }
 
     /// Judges every open seat, and delivers if none is left.
@@ -174,7 +194,7 @@ impl<I, O, E> Shared<I, O, E> {
             if slots.open == 0 {
                 return;
             }
-            slots.entries.len()
+            slots.known.len()
         };
         self.judge((0..len).map(|index| (index, verdict())));
     }
@@ -186,25 +206,25 @@ impl<I, O, E> Shared<I, O, E> {
         if ledger.has_journal() {
             return Err(outputs);
         }
-        // While the entries are away nobody else can resolve anything.
-        let mut entries = {
+        // While the seats are away nobody else can resolve anything.
+        let mut known = {
             let mut slots = lock(&self.slots);
-            if slots.open == 0 || slots.open < slots.entries.len() {
+            if slots.open == 0 || slots.open < slots.known.len() {
                 return Err(outputs);
             }
             slots.open = 0;
             slots.finished = true;
-            mem::take(&mut slots.entries)
+            mem::take(&mut slots.known)
         };
-        ledger.complete(self.id, &entries);
+        ledger.complete(self.id, &known);
         let mut round = Round::new();
-        for (entry, output) in entries.iter_mut().zip(outputs) {
-            let seat = mem::replace(&mut entry.slot, Seat::Delivered);
-            if let (Some(filler), Ok(output)) = (seat.into_filler(), output) {
+        let mut outputs = outputs.into_iter();
+        known.take_slots(|seat| {
+            if let (Some(filler), Some(Ok(output))) = (seat.into_filler(), outputs.next()) {
                 round.fill(filler, Ok(output));
             }
-        }
-        lock(&self.slots).entries = entries;
+        });
+        lock(&self.slots).known = known;
         let goes_on = ledger.finish(self.id, Vec::new());
         round.finish();
         if goes_on {
@@ -255,14 +275,15 @@ impl<I, O, E> Shared<I, O, E> {
         let mut replaced = Vec::new();
         let next = {
             let mut slots = lock(&self.slots);
-            for index in 0..slots.entries.len() {
-                if slots.entries[index].deadline <= now && slots.entries[index].slot.is_open() {
+            for index in 0..slots.known.spread().len() {
+                let entry = &slots.known.spread()[index];
+                if entry.deadline <= now && entry.slot.is_open() {
                     let timed_out = slots.judge(index, Verdict::Final(Err(BatchError::TimedOut)));
                     debug_assert!(timed_out.is_ok(), "the seat was open");
                     replaced.extend(timed_out.ok().flatten());
                 }
             }
-            let open = slots.entries.iter().filter(|entry| entry.slot.is_open());
+            let open = slots.known.spread().iter().filter(|entry| entry.slot.is_open());
             open.map(|entry| entry.deadline).min()
         };
         panics::drop_each(replaced.into_iter());
@@ -328,7 +349,7 @@ impl<I, O, E> Shared<I, O, E> {
             Verdict::Final(Err(BatchError::Unresolved { panic: panic.map(str::to_owned) }))
         });
         self.publish();
-        let (mut entries, is_plain, has_again) = lock(&self.slots).close();
+        let (mut known, is_plain, has_again) = lock(&self.slots).close();
         let ledger = self.ledger.upgrade();
         let mut withdrawn = Vec::new();
         if is_plain {
@@ -336,7 +357,7 @@ impl<I, O, E> Shared<I, O, E> {
             panics::drop_each(items.drain(..));
         } else {
             let mut again = Vec::new();
-            for (item, mut entry) in items.drain(..).zip(entries.drain(..)) {
+            for (item, mut entry) in items.drain(..).zip(known.spread().drain(..)) {
                 match mem::replace(&mut entry.slot, Seat::Delivered) {
                     Seat::Again(filler, error, why) => {
                         entry.slot = Seat::Open { filler, last: Some(error) };
@@ -363,8 +384,7 @@ impl<I, O, E> Shared<I, O, E> {
             }
         }
         if let Some(ledger) = ledger {
-            entries.clear();
-            ledger.recycle(items, entries);
+            ledger.recycle(items, known);
         }
         withdrawn
     }
@@ -390,7 +410,7 @@ impl<I, O, E> Slots<I, O, E> {
     /// Puts a verdict on a seat and returns the error of the attempt before, or gives it back and
     /// says whether it came too late.
     fn judge(&mut self, index: usize, verdict: Verdict<O, E>) -> Judged<O, E> {
-        let Some(entry) = self.entries.get_mut(index) else { return Err((verdict, false)) };
+        let Some(entry) = self.known.spread().get_mut(index) else { return Err((verdict, false)) };
         let is_final = matches!(verdict, Verdict::Final(_));
         let last = match entry.slot.judge(verdict) {
             Ok(last) => last,
@@ -408,7 +428,7 @@ impl<I, O, E> Slots<I, O, E> {
     fn take_resolved(&mut self) -> Vec<EntryOf<O, E>> {
         let mut taken = Vec::with_capacity(self.resolved);
         if self.resolved > 0 {
-            taken.extend(self.entries.iter_mut().filter_map(|entry| {
+            taken.extend(self.known.spread().iter_mut().filter_map(|entry| {
                 let seat = entry.slot.take_resolved()?;
                 Some(entry.with(seat))
             }));
@@ -430,14 +450,15 @@ impl<I, O, E> Slots<I, O, E> {
 
     /// Takes the entries of a batch whose items are back: whether no item needs anything more, and
     /// whether some are to be tried again.
-    fn close(&mut self) -> (Vec<EntryOf<O, E>>, bool, bool) {
-        let is_plain = self.entries.iter().all(|entry| entry.slot.is_plain());
+    fn close(&mut self) -> (Packed<Seat<O, E>>, bool, bool) {
+        let entries = self.known.spread();
+        let is_plain = entries.iter().all(|entry| entry.slot.is_plain());
         if self.again > 0 {
             // Until the engine has them back, these are nowhere else.
-            let again = self.entries.iter().filter(|entry| !entry.slot.is_over());
+            let again = entries.iter().filter(|entry| !entry.slot.is_over());
             self.returned.extend(again.map(|entry| entry.id));
         }
-        (mem::take(&mut self.entries), is_plain, self.again > 0)
+        (mem::take(&mut self.known), is_plain, self.again > 0)
     }
 
     /// Gives back what is to be tried again, for the engine to be told that the batch is over. A

@@ -1,6 +1,8 @@
 //! The place of one item in its batch, and what its result waits for.
 
-use crate::accumulator::{Again, End, Entry};
+use std::fmt;
+
+use crate::accumulator::{self, Again, End, Entry};
 use crate::error::{BatchError, Outcome};
 use crate::link::Link;
 use crate::panics;
@@ -34,6 +36,55 @@ pub(crate) enum Verdict<O, E> {
     Final(Outcome<O, E>),
     /// The item is tried again.
     Again(Arc<E>, Again),
+}
+
+/// Open seats in a row.
+pub(crate) struct Seats<O, E>(slot::Fillers<Outcome<O, E>, Link>);
+
+impl<O, E> Seats<O, E> {
+    /// Asks a thread that waits for one of them to lead; false if none does.
+    pub(crate) fn hand_lead(&self) -> bool {
+        self.0.hand_lead()
+    }
+}
+
+impl<O, E> accumulator::Slot for Seat<O, E> {
+    type Row = Seats<O, E>;
+}
+
+impl<O, E> accumulator::Row for Seats<O, E> {
+    type Slot = Seat<O, E>;
+
+    fn of(first: Seat<O, E>) -> Self {
+        Self(slot::Fillers::of(first.into_filler().expect("the seat of a new item is open")))
+    }
+
+    #[inline]
+    fn push(&mut self, next: Seat<O, E>) -> Result<(), Seat<O, E>> {
+        match next {
+            Seat::Open { filler, last: None } => self.0.push(filler).map_err(Seat::open),
+            other => Err(other),
+        }
+    }
+
+    #[inline]
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+impl<O, E> Iterator for Seats<O, E> {
+    type Item = Seat<O, E>;
+
+    fn next(&mut self) -> Option<Seat<O, E>> {
+        self.0.next().map(Seat::open)
+    }
+}
+
+impl<O, E> fmt::Debug for Seats<O, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Seats").field(&self.0.len()).finish()
+    }
 }
 
 impl<O, E> Seat<O, E> {

@@ -135,6 +135,16 @@ impl<T, H> Place<T, H> {
         self.cell().value.with_mut(|value| unsafe { (*value).assume_init_read() })
     }
 
+    /// Asks the thread that waits for the cell to lead, and wakes it; false if none does.
+    fn hand_lead(&self) -> bool {
+        if self.state() & WAITING == 0 {
+            return false;
+        }
+        self.block().waiters.call_thread(self.index, || {
+            self.set(LEAD);
+        })
+    }
+
     /// Takes the waiter of the cell off the list. Wakers are user code: drop it without a lock.
     fn take_waiter(&self) -> Option<Waiter> {
         self.block().waiters.take(self.index)
@@ -184,12 +194,69 @@ impl<T, H> Filler<T, H> {
     /// After true the thread calls what it gave to [`Claim::wait`] as `lead`, whatever happens to
     /// the cell.
     pub(crate) fn hand_lead(&self) -> bool {
-        if self.0.state() & WAITING == 0 {
-            return false;
+        self.0.hand_lead()
+    }
+}
+
+/// Fillers of one block that follow each other.
+pub(crate) struct Fillers<T, H> {
+    block: NonNull<Block<T, H>>,
+    first: u32,
+    len: u32,
+}
+
+// SAFETY: as for a place, of which it is a number.
+unsafe impl<T: Send, H: Send + Sync> Send for Fillers<T, H> {}
+// SAFETY: as for a place.
+unsafe impl<T: Send, H: Send + Sync> Sync for Fillers<T, H> {}
+
+impl<T, H> Fillers<T, H> {
+    pub(crate) fn of(filler: Filler<T, H>) -> Self {
+        let Place { block, index } = filler.0;
+        mem::forget(filler);
+        Self { block, first: index, len: 1 }
+    }
+
+    /// Adds the filler of the next cell.
+    ///
+    /// # Errors
+    /// The filler, if it is that of another cell.
+    #[inline]
+    pub(crate) fn push(&mut self, filler: Filler<T, H>) -> Result<(), Filler<T, H>> {
+        let next = filler.0.block == self.block && filler.0.index == self.first + self.len;
+        if !next {
+            return Err(filler);
         }
-        self.0.block().waiters.call_thread(self.0.index, || {
-            self.0.set(LEAD);
-        })
+        mem::forget(filler);
+        self.len += 1;
+        Ok(())
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// As [`Filler::hand_lead`], with the first of the cells that a thread waits for.
+    pub(crate) fn hand_lead(&self) -> bool {
+        let mut indexes = self.first..self.first + self.len;
+        indexes.any(|index| Place { block: self.block, index }.hand_lead())
+    }
+}
+
+impl<T, H> Iterator for Fillers<T, H> {
+    type Item = Filler<T, H>;
+
+    fn next(&mut self) -> Option<Filler<T, H>> {
+        self.len = self.len.checked_sub(1)?;
+        let filler = Filler(Place { block: self.block, index: self.first });
+        self.first += 1;
+        Some(filler)
+    }
+}
+
+impl<T, H> Drop for Fillers<T, H> {
+    fn drop(&mut self) {
+        self.for_each(drop);
     }
 }
 

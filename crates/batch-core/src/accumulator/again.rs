@@ -2,11 +2,12 @@
 
 use super::parcel::Parcel;
 use super::reruns::Rerun;
+use super::run::Slot;
 use super::{Accumulator, Again, Entry, Event, Parted, Time};
 use crate::id::{BatchId, ItemId};
 use crate::stats::DispatchReason;
 
-impl<K: Ord + Clone, I, S> Accumulator<K, I, S> {
+impl<K: Ord + Clone, I, S: Slot> Accumulator<K, I, S> {
     /// Puts items of a batch back to be sent again; returns those that are not.
     ///
     /// The retried ones stay together and go when the one that has to wait longest may. The split

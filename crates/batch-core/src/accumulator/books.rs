@@ -108,6 +108,13 @@ impl<K> Books<K> {
         }
     }
 
+    /// Counts the items of a batch in flight, of so much weight together, as completed.
+    pub(super) fn complete(&mut self, items: usize, weight: u64) {
+        self.stats.in_flight -= count(items);
+        self.stats.completed += count(items);
+        self.weight -= u128::from(weight);
+    }
+
     /// Remembers a batch, in place of the oldest if there are enough.
     pub(super) fn remember(&mut self, past: PastBatch<K>) {
         if self.history.len() >= self.keep {

@@ -1,14 +1,17 @@
 //! How lanes are listed, and how batches leave them.
 
 use super::books::{Ends, between, count};
+use super::entry::Mark;
 use super::lane::{Gate, Head, LaneId, Taken};
+use super::parcel::Parcel;
 use super::policy::{NEVER, Time, later};
+use super::run::{Known, Slot};
 use super::timers::Alarm;
 use super::{Accumulator, Entry, Event, Flight, Parted, Ready};
 use crate::id::BatchId;
 use crate::stats::PastBatch;
 
-impl<K: Ord + Clone, I, S> Accumulator<K, I, S> {
+impl<K: Ord + Clone, I, S: Slot> Accumulator<K, I, S> {
     /// Takes in what time it is.
     pub(super) fn at(&mut self, now: Time) -> Time {
         debug_assert!(!self.is_lent, "the batch that is lent was not given back");
@@ -52,33 +55,29 @@ impl<K: Ord + Clone, I, S> Accumulator<K, I, S> {
         self.sent += 1;
         self.last_dispatch = now;
         self.books.send(parcel.len(), reason);
-        let (key, deadline, weight) = (lane.key.clone(), parcel.deadline(), parcel.weight);
+        let (key, weight) = (lane.key.clone(), parcel.weight);
+        let Known { deadline, mark: Mark { era, .. }, .. } = parcel.first();
+        let Parcel { items, known, .. } = parcel;
         let mut flight = Flight {
             lane: id,
-            items: parcel.len(),
-            open: parcel.len(),
+            items: items.len(),
+            open: items.len(),
             untold: 0,
             ends: Ends::default(),
             again: 0,
-            era: parcel.entries[0].mark.era,
+            era,
             alarm: NEVER,
             reason,
             since,
             sent: now,
+            weight,
         };
         self.timers.set(Alarm::Batch(batch), &mut flight.alarm, deadline);
         self.flights.insert(batch, flight);
         self.place(id);
-        self.note(|| Event::Dispatched { batch, lane: id, reason, ids: parcel.ids() });
-        Ready {
-            batch,
-            key,
-            items: parcel.items,
-            entries: parcel.entries,
-            reason,
-            queued: now - since,
-            weight,
-        }
+        let ids = || known.ids().collect();
+        self.note(|| Event::Dispatched { batch, lane: id, reason, ids: ids() });
+        Ready { batch, key, items, known, reason, queued: now - since, weight }
     }
 
     /// Enters a batch in the history that has no open items left.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::eras::EraId;
 use super::policy::Time;
+use super::run::Known;
 use crate::id::ItemId;
 
 /// What the accumulator knows of an item, with what the engine keeps with it.
@@ -22,6 +23,11 @@ pub(crate) struct Entry<S> {
 }
 
 impl<S> Entry<S> {
+    pub(super) fn known(&self) -> Known {
+        let Self { id, mark, accepted, deadline, .. } = self;
+        Known { id: *id, mark: *mark, accepted: *accepted, deadline: *deadline }
+    }
+
     /// Returns the same entry with something else of the engine's.
     pub(crate) fn with(&self, slot: S) -> Self {
         let Self { id, mark, accepted, deadline, attempt, retries, slot: _ } = self;

@@ -9,6 +9,11 @@ use crate::stats::DispatchReason;
 /// One step of an accumulator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
+    /// Items joined a batch while it was lent.
+    Joined {
+        lane: LaneId,
+        ids: Vec<ItemId>,
+    },
     Admitted {
         id: ItemId,
         lane: LaneId,

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use super::Parted;
 use super::entry::{Entry, Mark};
 use super::eras::EraId;
 use super::fairness::Share;
@@ -9,6 +10,7 @@ use super::parcel::Parcel;
 use super::policy::{Dispatch, NEVER, Order, Policy, Time};
 use super::pool::Pool;
 use super::reruns::Reruns;
+use super::run::{Known, Slot};
 use crate::id::ItemId;
 use crate::stats::DispatchReason;
 
@@ -36,7 +38,7 @@ pub(super) enum Head {
 
 /// A batch taken from a lane.
 #[derive(Debug)]
-pub(super) struct Taken<I, S> {
+pub(super) struct Taken<I, S: Slot> {
     pub(super) parcel: Parcel<I, S>,
     pub(super) reason: DispatchReason,
     /// When its oldest item was accepted, or it was put back.
@@ -45,7 +47,7 @@ pub(super) struct Taken<I, S> {
 
 /// A batch that was never sent.
 #[derive(Debug)]
-pub(super) struct Fresh<I, S> {
+pub(super) struct Fresh<I, S: Slot> {
     parcel: Parcel<I, S>,
     /// The era in which it was opened: a flush since then has sealed it.
     era: EraId,
@@ -57,7 +59,7 @@ pub(super) struct Fresh<I, S> {
 
 /// The waiting items of one key and how many batches of it are in flight.
 #[derive(Debug)]
-pub(super) struct Lane<K, I, S> {
+pub(super) struct Lane<K, I, S: Slot> {
     pub(super) key: K,
     /// Batches never sent, in order of acceptance; only the last may take more.
     pub(super) fresh: VecDeque<Fresh<I, S>>,
@@ -71,7 +73,7 @@ pub(super) struct Lane<K, I, S> {
     pub(super) alarm: Time,
 }
 
-impl<K, I, S> Lane<K, I, S> {
+impl<K, I, S: Slot> Lane<K, I, S> {
     /// Returns a lane without work; `fresh` is an empty queue for it.
     pub(super) fn new(key: K, fresh: VecDeque<Fresh<I, S>>) -> Self {
         Self {
@@ -104,16 +106,16 @@ impl<K, I, S> Lane<K, I, S> {
         if let Some(last) = self.fresh.back_mut() {
             last.full |= last.era == era;
         }
-        let parcel = Parcel::new(pool.take());
+        let parcel = Parcel::new(pool);
         self.fresh.push_back(Fresh { parcel, era, full: false, hurried: false });
     }
 
     /// Adds an item to the last batch. Says whether that filled it: otherwise what the lane can do
     /// is as before.
     #[inline]
-    pub(super) fn add(&mut self, item: I, entry: Entry<S>, policy: &Policy) -> bool {
+    pub(super) fn add(&mut self, item: I, known: Known, slot: S, policy: &Policy) -> bool {
         let last = self.fresh.back_mut().expect("an item joins a batch, or one is begun for it");
-        last.parcel.push(item, entry);
+        last.parcel.push(item, known, slot);
         last.full |=
             last.parcel.len() >= policy.max_items || last.parcel.weight >= policy.max_weight;
         last.full
@@ -201,8 +203,8 @@ impl<K, I, S> Lane<K, I, S> {
         let mut found = self.fresh.get_mut(index).and_then(|fresh| fresh.parcel.cancel(id));
         if found.is_none() {
             // Items that went through a journal side by side may stand in another order.
-            let has = |fresh: &Fresh<I, S>| fresh.parcel.index(id).is_some();
-            let Some(other) = self.fresh.iter().position(has) else {
+            let has = |fresh: &mut Fresh<I, S>| fresh.parcel.has(id);
+            let Some(other) = self.fresh.iter_mut().position(has) else {
                 return self.reruns.cancel(id);
             };
             index = other;
@@ -215,15 +217,16 @@ impl<K, I, S> Lane<K, I, S> {
     }
 
     /// Takes out all items.
-    pub(super) fn drain(&mut self, into: &mut Vec<(I, Entry<S>)>) {
+    pub(super) fn drain(&mut self, into: &mut Parted<I, S>) {
         let fresh = self.fresh.drain(..).map(|fresh| fresh.parcel);
         for parcel in self.reruns.drain().chain(fresh) {
-            into.extend(parcel.items.into_iter().zip(parcel.entries));
+            let Parcel { items, mut known, .. } = parcel;
+            into.extend(items.into_iter().zip(known.spread().drain(..)));
         }
     }
 }
 
-impl<I, S> Fresh<I, S> {
+impl<I, S: Slot> Fresh<I, S> {
     /// Says whether it takes items of this era.
     pub(super) fn is_open(&self, era: EraId) -> bool {
         !self.full && self.era == era

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::eras::EraId;
 use super::lane::{Fresh, Lane, LaneId};
+use super::run::Slot;
 
 /// The lanes, by key and by id. Each is listed in both, and none is kept for a key without work.
 #[derive(Debug)]
-pub(super) struct Lanes<K, I, S> {
+pub(super) struct Lanes<K, I, S: Slot> {
     by_key: BTreeMap<K, LaneId>,
     /// `None` for the one that is in `last`.
     by_id: BTreeMap<LaneId, Option<Boxed<K, I, S>>>,
@@ -24,7 +25,7 @@ type Boxed<K, I, S> = Box<Lane<K, I, S>>;
 /// How many queues are kept.
 const SPARE: usize = 16;
 
-impl<K: Ord + Clone, I, S> Lanes<K, I, S> {
+impl<K: Ord + Clone, I, S: Slot> Lanes<K, I, S> {
     pub(super) fn new() -> Self {
         let (by_key, by_id) = (BTreeMap::new(), BTreeMap::new());
         Self { by_key, by_id, last: None, next: 1, spare: Vec::new() }

@@ -4,34 +4,36 @@
 //! written by another costs more than all else there is to do. An item that joins a batch that is
 //! lent writes this, and the books are told of all that joined when it comes back.
 
-use super::entry::{Entry, Mark};
+use super::entry::Mark;
 use super::eras::EraId;
 use super::lane::LaneId;
 use super::parcel::Parcel;
 use super::policy::{NEVER, Time, later};
+use super::run::{Known, Slot};
 use super::{Accumulator, Event};
 use crate::id::ItemId;
 
 /// A batch that takes items, lent by its accumulator.
 #[derive(Debug)]
-pub(crate) struct Open<I, S> {
-    parcel: Parcel<I, S>,
+#[repr(C)]
+pub(crate) struct Open<I, S: Slot> {
+    /// Items that were ever accepted, in this batch or another.
+    accepted: u64,
+    now: Time,
     /// How many items may join: fewer than would fill the batch.
     places: usize,
     /// The weight that may join.
     weight: u64,
-    now: Time,
+    parcel: Parcel<I, S>,
     timeout: Option<u64>,
     era: EraId,
     lane: LaneId,
-    /// Items that were ever accepted, in this batch or another.
-    accepted: u64,
     /// The items and the weight of the batch when it was lent.
     before: usize,
     weight_before: u64,
 }
 
-impl<I, S> Open<I, S> {
+impl<I, S: Slot> Open<I, S> {
     /// Says whether an item of this weight may join.
     #[inline]
     pub(crate) fn takes(&self, weight: u64) -> bool {
@@ -53,14 +55,12 @@ impl<I, S> Open<I, S> {
         self.accepted += 1;
         let deadline = self.timeout.map_or(NEVER, |timeout| self.now.saturating_add(timeout));
         let mark = Mark { era: self.era, weight };
-        let accepted = self.now;
-        self.parcel
-            .push(item, Entry { id, mark, accepted, deadline, attempt: 1, retries: 0, slot });
+        self.parcel.push(item, Known { id, mark, accepted: self.now, deadline }, slot);
         self.accepted
     }
 }
 
-impl<K: Ord + Clone, I, S> Accumulator<K, I, S> {
+impl<K: Ord + Clone, I, S: Slot> Accumulator<K, I, S> {
     /// Lends the batch that the last item joined, if it takes more without being full. Nothing else
     /// may be done before it is given back.
     pub(crate) fn lend(&mut self) -> Option<Open<I, S>> {
@@ -104,9 +104,10 @@ impl<K: Ord + Clone, I, S> Accumulator<K, I, S> {
         let joined = open.parcel.len() - open.before;
         self.books.accept_all(joined, open.parcel.weight - open.weight_before);
         self.eras.enter_all(joined);
-        for entry in &open.parcel.entries[open.before..] {
-            self.note(|| Event::Admitted { id: entry.id, lane: open.lane });
-        }
+        self.note(|| Event::Joined {
+            lane: open.lane,
+            ids: open.parcel.known.ids().skip(open.before).collect(),
+        });
         let (_, fresh) =
             self.lanes.last_open(open.era).expect("nothing was done since it was lent");
         fresh.take_back(open.parcel);

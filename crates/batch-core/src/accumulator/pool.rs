@@ -1,47 +1,59 @@
 //! Empty buffers, kept so that a steady stream of batches allocates nothing.
 
 use super::entry::Entry;
+use super::packed::Packed;
+use super::run::{Run, Slot};
 
 /// This many buffers are kept whatever they hold: for batches in flight, and those that fill.
 const FEW: usize = 4;
 /// More are kept while they have room for no more items than this.
 const PLACES: usize = 4_096;
 
-/// Room for the items of one batch.
-#[derive(Debug)]
-pub(super) struct Buffers<I, S> {
-    pub(super) items: Vec<I>,
-    pub(super) entries: Vec<Entry<S>>,
-}
-
 /// The buffers that are kept.
 #[derive(Debug)]
-pub(super) struct Pool<I, S> {
+pub(super) struct Pool<I, S: Slot> {
     kept: Vec<Buffers<I, S>>,
     /// The items that they have room for.
     places: usize,
 }
 
-impl<I, S> Pool<I, S> {
+/// Room for the items of one batch.
+#[derive(Debug)]
+struct Buffers<I, S: Slot> {
+    items: Vec<I>,
+    runs: Vec<Run<S>>,
+    entries: Vec<Entry<S>>,
+}
+
+impl<I, S: Slot> Buffers<I, S> {
+    fn places(&self) -> usize {
+        self.items.capacity().max(self.runs.capacity()).max(self.entries.capacity())
+    }
+}
+
+impl<I, S: Slot> Pool<I, S> {
     pub(super) fn new() -> Self {
         Self { kept: Vec::new(), places: 0 }
     }
 
     /// Returns empty buffers.
-    pub(super) fn take(&mut self) -> Buffers<I, S> {
-        let kept = self.kept.pop();
-        self.places -= kept.as_ref().map_or(0, |kept| kept.entries.capacity());
-        kept.unwrap_or_else(|| Buffers { items: Vec::new(), entries: Vec::new() })
+    pub(super) fn take(&mut self) -> (Vec<I>, Packed<S>) {
+        let Some(kept) = self.kept.pop() else {
+            return (Vec::new(), Packed::default());
+        };
+        self.places -= kept.places();
+        (kept.items, Packed::new(kept.runs, kept.entries))
     }
 
-    /// Keeps buffers, which are to be empty, or drops them if there are enough.
-    pub(super) fn keep(&mut self, mut items: Vec<I>, mut entries: Vec<Entry<S>>) {
+    /// Keeps buffers, or drops them if there are enough. They are to be empty.
+    pub(super) fn keep(&mut self, mut items: Vec<I>, known: Packed<S>) {
         items.clear();
-        entries.clear();
-        let places = entries.capacity();
+        let (runs, entries) = known.buffers();
+        let buffers = Buffers { items, runs, entries };
+        let places = buffers.places();
         if places > 0 && (self.kept.len() < FEW || self.places + places <= PLACES) {
             self.places += places;
-            self.kept.push(Buffers { items, entries });
+            self.kept.push(buffers);
         }
     }
 }

@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::entry::Entry;
 use super::parcel::Parcel;
 use super::policy::{NEVER, Order, Time};
+use super::run::Slot;
 use crate::id::ItemId;
 use crate::stats::DispatchReason;
 
 /// A batch whose items were sent before; it is never topped up.
 #[derive(Debug)]
-pub(super) struct Rerun<I, S> {
+pub(super) struct Rerun<I, S: Slot> {
     pub(super) parcel: Parcel<I, S>,
     pub(super) reason: DispatchReason,
     /// When it was put back.
@@ -24,7 +25,7 @@ type Rank = (Time, u64);
 
 /// The reruns of one lane.
 #[derive(Debug)]
-pub(super) struct Reruns<I, S> {
+pub(super) struct Reruns<I, S: Slot> {
     /// With FIFO order the one put back last is the first; without it they go in order of their
     /// due times.
     ranked: BTreeMap<Rank, Rerun<I, S>>,
@@ -34,7 +35,7 @@ pub(super) struct Reruns<I, S> {
     next: u64,
 }
 
-impl<I, S> Reruns<I, S> {
+impl<I, S: Slot> Reruns<I, S> {
     pub(super) fn new() -> Self {
         Self { ranked: BTreeMap::new(), deadlines: BTreeSet::new(), next: u64::MAX }
     }
@@ -81,8 +82,10 @@ impl<I, S> Reruns<I, S> {
 
     /// Takes out one item.
     pub(super) fn cancel(&mut self, id: ItemId) -> Option<(I, Entry<S>)> {
-        let has = |rerun: &Rerun<I, S>| rerun.parcel.index(id).is_some();
-        let rank = *self.ranked.iter().find(|(_, rerun)| has(rerun))?.0;
+        let rank = *self
+            .ranked
+            .iter_mut()
+            .find_map(|(rank, rerun)| rerun.parcel.has(id).then_some(rank))?;
         let mut rerun = self.unlist(rank);
         let cancelled = rerun.parcel.cancel(id);
         self.list(rank, rerun);

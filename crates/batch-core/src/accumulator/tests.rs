@@ -17,6 +17,43 @@ struct Bench {
     flying: Vec<(BatchId, Parted<u64, ()>)>,
 }
 
+/// Three at most, so that batches consist of several.
+#[derive(Debug)]
+pub(crate) struct Units(usize);
+
+impl Slot for () {
+    type Row = Units;
+}
+
+impl Row for Units {
+    type Slot = ();
+
+    fn of((): ()) -> Self {
+        Self(1)
+    }
+
+    fn push(&mut self, (): ()) -> Result<(), ()> {
+        if self.0 == 3 {
+            return Err(());
+        }
+        self.0 += 1;
+        Ok(())
+    }
+
+    fn len(&self) -> usize {
+        self.0
+    }
+}
+
+impl Iterator for Units {
+    type Item = ();
+
+    fn next(&mut self) -> Option<()> {
+        self.0 = self.0.checked_sub(1)?;
+        Some(())
+    }
+}
+
 /// A policy without limits that a test would meet by chance.
 fn policy() -> Policy {
     Policy {
@@ -68,8 +105,10 @@ impl Bench {
     fn send(&mut self) -> Option<(BatchId, Vec<u64>, DispatchReason)> {
         assert_eq!(self.tick(), (Vec::new(), Vec::new()));
         let ready = self.queue.next_ready()?;
-        let seqs = ready.entries.iter().map(|entry| entry.id.seq).collect();
-        self.flying.push((ready.batch, ready.items.into_iter().zip(ready.entries).collect()));
+        let mut known = ready.known;
+        let seqs = known.ids().map(|id| id.seq).collect();
+        let parts = ready.items.into_iter().zip(known.spread().drain(..));
+        self.flying.push((ready.batch, parts.collect()));
         Some((ready.batch, seqs, ready.reason))
     }
 

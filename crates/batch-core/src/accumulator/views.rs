@@ -1,10 +1,11 @@
 //! What an accumulator tells of itself.
 
 use super::policy::Time;
-use super::{Accumulator, Entry};
+use super::run::Slot;
+use super::{Accumulator, Packed};
 use crate::stats::{PastBatch, Stats};
 
-impl<K: Ord + Clone, I, S> Accumulator<K, I, S> {
+impl<K: Ord + Clone, I, S: Slot> Accumulator<K, I, S> {
     /// Says whether the bound leaves room for one more item of this weight.
     pub(crate) fn has_room(&self, weight: u64) -> bool {
         self.books.has_room(weight, &self.policy)
@@ -15,10 +16,9 @@ impl<K: Ord + Clone, I, S> Accumulator<K, I, S> {
         self.next_lane().is_some()
     }
 
-    /// Lends the entries of the batch that goes next.
-    pub(crate) fn upcoming(&self) -> Option<&[Entry<S>]> {
-        let parcel = self.lanes.get(self.next_lane()?)?.peek(self.now)?;
-        Some(&parcel.entries)
+    /// Lends what is known of the items of the batch that goes next.
+    pub(crate) fn upcoming(&self) -> Option<&Packed<S>> {
+        Some(&self.lanes.get(self.next_lane()?)?.peek(self.now)?.known)
     }
 
     /// Returns when time does something next.

@@ -1,7 +1,7 @@
 //! What becomes of items: results, time-outs, cancelled and expired ones.
 
 use super::{Engine, OutcomeOf, PlaceOf, SeatOf};
-use crate::accumulator::{End, Finished, LaneId, Parted, Time};
+use crate::accumulator::{Finished, LaneId, Packed, Parted, Time};
 use crate::clock::duration;
 use crate::current::Running;
 use crate::error::BatchError;
@@ -34,11 +34,10 @@ impl<P: BatchProcessor> Ledger<P::Item, P::Output, P::Error> for Engine<P> {
         self.hooks.journal.is_some()
     }
 
-    fn complete(&self, batch: BatchId, entries: &[PlaceOf<P>]) {
+    fn complete(&self, batch: BatchId, known: &Packed<SeatOf<P>>) {
         let now = self.now();
-        let ends = entries.iter().map(|entry| (entry.mark, End::Completed));
-        self.lock().queue.settle(now, batch, ends);
-        self.report_completed(batch, entries);
+        self.lock().queue.complete(now, batch);
+        self.report_completed(batch, known);
     }
 
     fn settle(&self, batch: BatchId, round: &[PlaceOf<P>]) {
@@ -91,8 +90,8 @@ impl<P: BatchProcessor> Ledger<P::Item, P::Output, P::Error> for Engine<P> {
         self.drop_item(id, item, BatchError::TimedOut);
     }
 
-    fn recycle(&self, items: Vec<P::Item>, entries: Vec<PlaceOf<P>>) {
-        self.lock_quietly().queue.recycle(items, entries);
+    fn recycle(&self, items: Vec<P::Item>, known: Packed<SeatOf<P>>) {
+        self.lock_quietly().queue.recycle(items, known);
     }
 }
 

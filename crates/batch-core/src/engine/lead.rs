@@ -1,12 +1,12 @@
 //! How an inline engine goes on: by the threads that submit to it and wait for it.
 
-use super::{Engine, State, Transaction};
+use super::{Engine, SeatOf, State, Transaction};
 use crate::accumulator::LaneId;
 use crate::id::ItemId;
 use crate::link::Hub;
 use crate::panics;
 use crate::processor::BatchProcessor;
-use crate::seat::Seat;
+use crate::seat::{Seat, Seats};
 
 impl<P: BatchProcessor> Hub for Engine<P> {
     fn lead(&self) {
@@ -65,10 +65,12 @@ impl<P: BatchProcessor> Engine<P> {
 impl<P: BatchProcessor> State<P> {
     /// Asks a thread that waits for the next batch to run it; false if there is none.
     pub(super) fn hand_over(&self) -> bool {
-        let Some(entries) = self.queue.upcoming() else { return false };
-        entries.iter().any(|entry| match &entry.slot {
+        let Some(known) = self.queue.upcoming() else { return false };
+        let is_handed = |seat: &SeatOf<P>| match seat {
             Seat::Open { filler, .. } => filler.hand_lead(),
             _ => false,
-        })
+        };
+        known.entries().iter().any(|entry| is_handed(&entry.slot))
+            || known.rows().any(Seats::hand_lead)
     }
 }

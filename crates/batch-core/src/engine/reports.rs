@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::{Engine, PlaceOf};
-use crate::accumulator::End;
+use super::{Engine, PlaceOf, SeatOf};
+use crate::accumulator::{End, Packed};
 use crate::error::{BatchError, Refusal};
 use crate::id::{BatchId, ItemId};
 use crate::observer::{Event, Settled, Unsent};
@@ -48,9 +48,9 @@ impl<P: BatchProcessor> Engine<P> {
     }
 
     /// Tells of a batch whose items were all completed.
-    pub(super) fn report_completed(&self, batch: BatchId, entries: &[PlaceOf<P>]) {
+    pub(super) fn report_completed(&self, batch: BatchId, known: &Packed<SeatOf<P>>) {
         if self.is_observed() {
-            let items: Vec<_> = entries.iter().map(|entry| entry.id).collect();
+            let items: Vec<_> = known.ids().collect();
             let settled = Settled { completed: items.len(), ..Settled::none(batch, &items) };
             self.observe(|| Event::Settled(&settled));
         }

@@ -94,8 +94,8 @@ impl<P: BatchProcessor> Engine<P> {
         let ready = state.queue.next_ready()?;
         let itself: Weak<dyn Ledger<P::Item, P::Output, P::Error>> =
             Weak::<Self>::clone(&self.itself);
-        let attempt = ready.entries.first().map_or(1, |entry| entry.attempt);
-        let batch = Batch::new(ready.batch, ready.items, ready.entries, itself, self.id());
+        let attempt = ready.known.spans().next().map_or(1, |span| span.attempt);
+        let batch = Batch::new(ready.batch, ready.items, ready.known, itself, self.id());
         let shared = Arc::downgrade(&batch.shared());
         let place = state.in_flight.partition_point(|(id, _)| *id < ready.batch);
         state.in_flight.insert(place, (ready.batch, shared));

@@ -197,6 +197,43 @@ fn many_blocks_are_freed_as_their_last_cell_ends() {
 }
 
 #[test]
+fn fillers_in_a_row_are_those_of_one_block_one_after_the_other() {
+    let mut bench = Bench::new();
+    let (fillers, mut claims): (Vec<_>, Vec<_>) = (0..CELLS + 3).map(|_| bench.pair()).unzip();
+    let mut rows: Vec<Fillers<_, _>> = Vec::new();
+    for filler in fillers {
+        let refused = match rows.last_mut() {
+            Some(row) => row.push(filler).err(),
+            None => Some(filler),
+        };
+        rows.extend(refused.map(Fillers::of));
+    }
+    assert_eq!(rows.iter().map(Fillers::len).collect::<Vec<_>>(), [CELLS, 3]);
+
+    let mut first = rows.remove(0);
+    for number in 0..10 {
+        fill(first.next().expect("there are many"), bench.drops.value(number));
+    }
+    assert_eq!(first.len(), CELLS - 10);
+    // What is left of it is abandoned.
+    drop(first);
+    let fates: Vec<_> =
+        claims.drain(..CELLS).map(|claim| claim.try_take().ok().expect("done")).collect();
+    for (number, fate) in fates.into_iter().enumerate() {
+        match fate {
+            Fate::Value(value) => {
+                assert_eq!((&*value.text, number < 10), (&*number.to_string(), true));
+            }
+            Fate::Abandoned => assert!(number >= 10),
+        }
+    }
+    assert_eq!(bench.drops.count(), 10);
+    assert_eq!(bench.live_blocks(), 1, "the block of the first row is freed");
+    drop(rows);
+    assert!(claims.iter().all(Claim::is_done));
+}
+
+#[test]
 fn a_round_may_go_back_and_forth_between_blocks() {
     let mut bench = Bench::new();
     let mut pairs: Vec<_> = (0..2 * CELLS).map(|_| bench.pair()).collect();

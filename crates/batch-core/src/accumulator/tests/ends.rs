@@ -25,7 +25,12 @@ impl Pair {
         }
         let (_, items) = self.flying.remove(at);
         let mut again = Vec::new();
-        let whole = dice.roll(4);
+        let whole = dice.roll(5);
+        if whole == 4 {
+            self.settle(batch, items, End::Completed);
+            self.finish(now, batch, again);
+            return;
+        }
         for (item, entry) in items {
             match if whole < 3 { whole } else { dice.roll(3) } {
                 0 => self.settle(batch, vec![(item, entry)], End::Completed),
@@ -43,8 +48,13 @@ impl Pair {
     }
 
     pub(super) fn settle(&mut self, batch: BatchId, items: Parted<u64, ()>, end: End) {
-        let ends = items.iter().map(|(_, entry)| (entry.mark, end));
-        self.real.settle(self.model.now, batch, ends);
+        let flight = &self.real.flights[&batch];
+        if end == End::Completed && items.len() == flight.items {
+            self.real.complete(self.model.now, batch);
+        } else {
+            let ends = items.iter().map(|(_, entry)| (entry.mark, end));
+            self.real.settle(self.model.now, batch, ends);
+        }
         let flight = self.model.flights.iter_mut().find(|flight| flight.batch == batch).unwrap();
         if end == End::Completed && !items.is_empty() && !flight.completed {
             flight.completed = true;

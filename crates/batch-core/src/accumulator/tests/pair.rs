@@ -150,8 +150,7 @@ impl Pair {
         } else {
             self.tick(now, dice);
         }
-        let upcoming: Option<Vec<_>> =
-            self.real.upcoming().map(|entries| entries.iter().map(|entry| entry.id).collect());
+        let upcoming: Option<Vec<_>> = self.real.upcoming().map(|known| known.ids().collect());
         let Some(ready) = self.real.next_ready() else { return };
         let next = self.model.next(ready.key).expect("what is sent may go");
         assert!(self.model.may_send());
@@ -171,10 +170,16 @@ impl Pair {
             let age = self.model.now - self.model.get(seqs[0]).accepted;
             assert_eq!(ready.queued, age, "from the oldest item");
         }
-        for (entry, &seq) in ready.entries.iter().zip(&seqs) {
-            assert_eq!((entry.id, entry.attempt), (id(seq), self.model.get(seq).attempt));
+        let mut known = ready.known;
+        let ids: Vec<_> = known.ids().collect();
+        assert_eq!((known.len(), ids.len()), (seqs.len(), seqs.len()));
+        assert!(known.spans().all(|span| span.attempt == self.model.get(seqs[0]).attempt));
+        for ((entry, known), &seq) in known.spread().iter().zip(ids).zip(&seqs) {
+            assert_eq!((entry.id, known), (id(seq), id(seq)));
+            assert_eq!(entry.attempt, self.model.get(seq).attempt);
         }
-        self.flying.push((ready.batch, ready.items.into_iter().zip(ready.entries).collect()));
+        let parts = ready.items.into_iter().zip(known.spread().drain(..));
+        self.flying.push((ready.batch, parts.collect()));
     }
 
     fn cancel(&mut self, now: Time, dice: &mut Dice) {
@@ -232,7 +237,7 @@ impl Pair {
                 self.model.halted.get_or_insert(over);
             }
             4..8 => self.drain(),
-            _ => self.real.recycle(Vec::new(), Vec::new()),
+            _ => self.real.recycle(Vec::new(), Packed::default()),
         }
     }
 

@@ -1,0 +1,99 @@
+//! Items in a row, which differ in nothing but their number.
+//!
+//! Items that are accepted one after the other have ids in a row, and mostly the same weight and
+//! time. So what is known of them is written once for many, and each item adds a single step.
+
+use std::fmt;
+
+use super::entry::{Entry, Mark};
+use super::policy::Time;
+use crate::id::ItemId;
+
+/// What the caller keeps with an item; several that follow each other are kept as one row.
+pub(crate) trait Slot: Sized {
+    type Row: Row<Slot = Self> + fmt::Debug;
+}
+
+/// Slots that follow each other; never none.
+pub(crate) trait Row: IntoIterator<Item = Self::Slot> {
+    type Slot;
+
+    fn of(first: Self::Slot) -> Self;
+
+    /// Adds the slot that follows, or gives it back if it is another.
+    ///
+    /// # Errors
+    /// The slot that does not follow.
+    fn push(&mut self, next: Self::Slot) -> Result<(), Self::Slot>;
+
+    fn len(&self) -> usize;
+}
+
+/// Items in a row that were never sent.
+#[derive(Debug)]
+#[repr(C)]
+pub(super) struct Run<S: Slot> {
+    row: S::Row,
+    first: Known,
+}
+
+/// What is known of the first of a run, and but for its id of the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Known {
+    pub(super) id: ItemId,
+    pub(super) mark: Mark,
+    pub(super) accepted: Time,
+    pub(super) deadline: Time,
+}
+
+impl Known {
+    fn nth(self, place: u64) -> Self {
+        Self { id: self.id.plus(place), ..self }
+    }
+}
+
+impl<S: Slot> Run<S> {
+    pub(super) fn of(first: Known, slot: S) -> Self {
+        Self { row: S::Row::of(slot), first }
+    }
+
+    /// Adds an item that follows, or gives its slot back.
+    #[inline]
+    pub(super) fn push(&mut self, next: Known, slot: S) -> Result<(), S> {
+        let first = self.first;
+        let follows = next.id == first.id.plus(self.row.len() as u64)
+            && next.mark == first.mark
+            && next.accepted == first.accepted
+            && next.deadline == first.deadline;
+        if follows { self.row.push(slot) } else { Err(slot) }
+    }
+
+    pub(super) fn first(&self) -> Known {
+        self.first
+    }
+
+    pub(super) fn last_id(&self) -> ItemId {
+        self.first.id.plus(self.row.len() as u64 - 1)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.row.len()
+    }
+
+    pub(super) fn row(&self) -> &S::Row {
+        &self.row
+    }
+
+    pub(super) fn slots(self) -> impl Iterator<Item = S> {
+        self.row.into_iter()
+    }
+
+    /// Returns the items one by one.
+    pub(super) fn entries(self) -> impl Iterator<Item = Entry<S>> {
+        let Self { row, first } = self;
+        (0..).zip(row).map(move |(place, slot)| {
+            let Known { id, mark, accepted, deadline } = first.nth(place);
+            Entry { id, mark, accepted, deadline, attempt: 1, retries: 0, slot }
+        })
+    }
+}

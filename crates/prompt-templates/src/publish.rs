@@ -54,8 +54,9 @@ impl BatchProcessor for Publisher {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::Ordering;
+    use std::time::Duration;
 
-    use batch_core::{BatchError, Batcher};
+    use batch_core::{BatchError, Batcher, Close};
 
     use super::*;
     use crate::compiled::Compiled;
@@ -112,5 +113,22 @@ mod tests {
             assert!(apply(&change).is_err(), "{change:?}");
         }
         assert_eq!(format!("{set:?}"), before);
+    }
+
+    /// Nothing outside closes the batcher; if it ever is, a change says so and nothing hangs.
+    #[test]
+    fn a_store_that_cannot_publish_says_so_and_goes_on_rendering() {
+        let prompts = crate::Prompts::builder().build().unwrap();
+        prompts.compile("a", "1").unwrap();
+        drop(prompts.batcher.close(Close::Drain, Duration::from_mins(1)));
+        let error = prompts.compile("a", "2").unwrap_err();
+        insta::assert_snapshot!(
+            format!("{:?}: {error}\n{error:#}", error.kind()),
+            @r"
+        Store: nothing was published: the batcher is closed
+        nothing was published: the batcher is closed
+        "
+        );
+        assert_eq!(prompts.render("a", &crate::Context::new()).unwrap(), "1");
     }
 }

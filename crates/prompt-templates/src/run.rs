@@ -110,6 +110,7 @@ impl<'r> Run<'r> {
         Ok(())
     }
 
+    #[inline]
     fn push(&mut self, text: &str) -> Result {
         if self.text.len() + text.len() > self.linked.max_output_bytes {
             return Err(Unusual);
@@ -127,7 +128,7 @@ impl<'r> Run<'r> {
     fn print(&mut self, found: Found<'r>, members: &[Member]) -> Result {
         match found {
             Found::Value(Value::String(value)) => self.push(value),
-            Found::Value(Value::Integer(value)) => self.push_number(value),
+            Found::Value(&Value::Integer(value)) => self.push_number(value),
             Found::Value(Value::Float(value)) => self.push(&float(*value)),
             Found::Value(&Value::Bool(value)) | Found::Bool(value) => {
                 self.push(if value { "true" } else { "false" })
@@ -151,9 +152,11 @@ impl<'r> Run<'r> {
                 return found;
             }
         }
-        match member(self.data, source, first)? {
-            Found::Absent => Ok(Found::Absent),
-            found => follow(found, source, rest),
+        let Value::Map(data) = self.data else { return Err(Unusual) };
+        match data.get(name) {
+            Some(value) => follow(Found::Value(value), source, rest),
+            None if first.is_optional => Ok(Found::Absent),
+            None => Err(Unusual),
         }
     }
 }
@@ -221,6 +224,7 @@ fn position<'r>(at: usize, left: usize, source: &str, rest: &[Member]) -> Result
     }
 }
 
+#[inline]
 fn follow<'r>(found: Found<'r>, source: &str, rest: &[Member]) -> Result<Found<'r>> {
     let mut found = found;
     for next in rest {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use prompt_templates::{Context, Prompts};
 
-/// A template that says its version three times: itself, and through two partials.
+/// Templates that say their version three times: themselves, and through two partials.
 fn publish(prompts: &Prompts, dir: &std::path::Path, version: u32) {
     std::fs::write(dir.join("_a.prompt.md"), format!("a{version}")).expect("it can be written");
     std::fs::write(dir.join("_b.prompt.md"), format!("{{% include \"_a\" %}} b{version}"))
@@ -15,7 +15,13 @@ fn publish(prompts: &Prompts, dir: &std::path::Path, version: u32) {
         format!("p{version} {{% include \"_b\" %}} {{{{ x }}}}"),
     )
     .expect("it can be written");
-    prompts.reload().expect("all three are good");
+    // The same with a function, which is rendered by `upon`.
+    std::fs::write(
+        dir.join("q.prompt.md"),
+        format!("q{version} {{% include \"_b\" %}} {{{{ x | default: 0 }}}}"),
+    )
+    .expect("it can be written");
+    prompts.reload().expect("all four are good");
 }
 
 #[test]
@@ -26,16 +32,17 @@ fn a_render_during_a_reload_never_mixes_versions() {
     publish(&prompts, dir.path(), 0);
     let (done, start) = (AtomicBool::new(false), Barrier::new(4));
     std::thread::scope(|scope| {
-        for _ in 0..3 {
-            scope.spawn(|| {
+        for name in ["p", "q", "p"] {
+            let (prompts, done, start) = (&prompts, &done, &start);
+            scope.spawn(move || {
                 let mut context = Context::new();
                 let context = context.set("x", "X").unwrap();
                 let mut last = 0;
                 start.wait();
                 while !done.load(Ordering::Acquire) {
-                    let text = prompts.render("p", context).unwrap();
+                    let text = prompts.render(name, context).unwrap();
                     let version: u32 = text[1..].split(' ').next().unwrap().parse().unwrap();
-                    assert_eq!(text, format!("p{version} a{version} b{version} X"));
+                    assert_eq!(text, format!("{name}{version} a{version} b{version} X"));
                     assert!(version >= last, "a reader never goes back");
                     last = version;
                 }

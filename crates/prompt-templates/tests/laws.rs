@@ -144,6 +144,15 @@ proptest! {
         let json: String = serde_json::from_str(&xml[close + "</doc>\n".len()..]).unwrap();
         prop_assert_eq!(json, &*value);
 
+        // The same where nothing is left to `upon`.
+        let simple = "[[user]]\n{{ v }}{% for x in l %}{{ x }}{% include \"_part\" %}{% endfor %}\
+            {% with m.v as y %}{{ y }}{% endwith %}{% for k, x in m %}{{ k }}{{ x }}{% endfor %}";
+        let list = serde_json::json!({"v": value, "l": [value], "m": {"v": value}});
+        let prompt = prompts.compile("s", simple).unwrap();
+        let messages = prompt.messages(&Context::from_serialize(&list).unwrap()).unwrap();
+        prop_assert_eq!(messages.len(), 1);
+        prop_assert_eq!(&messages[0].content, &format!("{value}{value}{value}{value}v{value}"));
+
         let own = "---\ndelimiters: [\"<<\", \">>\", \"<%\", \"%>\", \"<#\", \"#>\"]\n---\n[[user]]\n<< v >>";
         let messages = prompts.compile("o", own).unwrap();
         let messages = messages.messages(&Context::from_serialize(&data).unwrap()).unwrap();

@@ -51,6 +51,16 @@ pub(crate) struct Listing {
     error: Option<Error>,
 }
 
+/// Files of a listing, by their places in it, as they are by now.
+#[derive(Debug)]
+pub(crate) struct Changed(Vec<(usize, File)>);
+
+impl Changed {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct File {
     is_link: bool,
@@ -151,7 +161,7 @@ fn find(dir: &Path, listing: &mut Listing) -> Result<(), Error> {
             let kind = entry.file_type().map_err(|error| fail(&error))?;
             let name = entry.file_name();
             let bytes = name.as_encoded_bytes();
-            if bytes.starts_with(b".") || bytes.starts_with(b"~$") {
+            if is_passed_over(bytes) {
                 continue;
             }
             if kind.is_dir() {
@@ -178,6 +188,11 @@ fn find(dir: &Path, listing: &mut Listing) -> Result<(), Error> {
     Ok(())
 }
 
+/// Returns whether a file or folder is hidden, or what an office program leaves beside a file it has open.
+fn is_passed_over(name: &[u8]) -> bool {
+    name.starts_with(b".") || name.starts_with(b"~$")
+}
+
 fn stamp(data: &fs::Metadata) -> Stamp {
     #[cfg(unix)]
     let system = {
@@ -197,6 +212,40 @@ impl File {
 }
 
 impl Listing {
+    /// Looks at some files only, all others being as they were; returns those that have changed.
+    ///
+    /// Returns `None` if that cannot be known without a look at the folder: a file that came or went, a
+    /// folder, a link, or what is not in the folder.
+    pub(crate) fn look_at(&self, dir: &Path, files: &[impl AsRef<Path>]) -> Option<Changed> {
+        if self.error.is_some() || self.files.iter().any(|(_, file)| file.is_link) {
+            return None;
+        }
+        let mut changed = Vec::new();
+        for path in files {
+            let path = path.as_ref().strip_prefix(dir).ok()?;
+            if path.iter().any(|part| is_passed_over(part.as_encoded_bytes())) {
+                continue;
+            }
+            let data = fs::symlink_metadata(dir.join(path)).ok().filter(fs::Metadata::is_file)?;
+            let Some(name) = path.to_str()?.strip_suffix(SUFFIX) else { continue };
+            let name = name.replace(std::path::MAIN_SEPARATOR, "/");
+            let index = self.files.binary_search_by(|(other, _)| other.as_str().cmp(&name)).ok()?;
+            let now = File { is_link: false, stamp: Some(stamp(&data)) };
+            if self.files[index].1 != now {
+                changed.push((index, now));
+            }
+        }
+        Some(Changed(changed))
+    }
+
+    /// Returns the listing with what has changed in it.
+    pub(crate) fn with(mut self, changed: Changed) -> Self {
+        for (index, file) in changed.0 {
+            self.files[index].1 = file;
+        }
+        self
+    }
+
     /// Returns whether every file is as it is in another listing.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.files == other.files

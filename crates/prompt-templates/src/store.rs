@@ -123,6 +123,49 @@ impl Prompts {
         self.load(dir, &mut seen, listing, true).map(Some)
     }
 
+    /// Does what [`reload_if_changed`](Self::reload_if_changed) does, for who knows which files have changed:
+    /// no others are asked. Paths are as in the folder that the store was made with.
+    ///
+    /// Files that came or went, folders, links, and paths that lead out of the folder are no less right:
+    /// then all files are asked.
+    ///
+    /// ```
+    /// use prompt_templates::{Context, Prompts};
+    ///
+    /// # let dir = tempfile::tempdir()?;
+    /// # let file = dir.path().join("greet.prompt.md");
+    /// # std::fs::write(&file, "Hi")?;
+    /// let prompts = Prompts::load_dir(dir.path())?;
+    /// std::fs::write(&file, "Hello")?;
+    /// assert_eq!(prompts.reload_files(&[&file])?.map(|reload| reload.changed), Some(1));
+    /// assert_eq!(prompts.render("greet", &Context::new())?, "Hello");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`reload`](Self::reload).
+    pub fn reload_files(&self, files: &[impl AsRef<Path>]) -> Result<Option<Reload>, LoadError> {
+        let (dir, mut seen) = self.lock_dir()?;
+        let changed = seen.last.as_ref().and_then(|last| last.look_at(&dir.path, files));
+        let listing = match (changed, seen.last.take()) {
+            (Some(changed), Some(last)) if changed.is_empty() => {
+                seen.last = Some(last);
+                return Ok(None);
+            }
+            (Some(changed), Some(last)) => last.with(changed),
+            (_, last) => {
+                let listing = crate::load::list(&dir.path);
+                if last.is_some_and(|last| last.is_same(&listing)) {
+                    seen.last = Some(listing);
+                    return Ok(None);
+                }
+                listing
+            }
+        };
+        self.load(dir, &mut seen, listing, true).map(Some)
+    }
+
     fn lock_dir(&self) -> Result<(&Dir, MutexGuard<'_, Seen>), Error> {
         let Some(dir) = &self.dir else {
             return Err(Error::new(ErrorKind::Io, "the store has no folder to load"));

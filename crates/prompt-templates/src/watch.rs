@@ -1,3 +1,5 @@
+#[cfg(feature = "watch")]
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -33,11 +35,22 @@ pub struct Watch {
 }
 
 /// Why the thread wakes before its time.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 enum Wake {
+    /// These files may have changed.
     #[cfg(feature = "watch")]
-    Changed,
+    Changed(Vec<PathBuf>),
+    /// The system has missed something.
+    #[cfg(feature = "watch")]
+    Missed,
     Stop,
+}
+
+/// Where the thread is to look.
+enum Look {
+    All,
+    #[cfg(feature = "watch")]
+    Files(Vec<PathBuf>),
 }
 
 impl Prompts {
@@ -68,11 +81,14 @@ impl Prompts {
         };
         let prompts = self.clone();
         let run = move || {
-            while goes_on(&woken, interval) {
-                match prompts.reload_if_changed() {
-                    Ok(None) => {}
-                    Ok(Some(reload)) => outcome(Ok(reload)),
-                    Err(errors) => outcome(Err(errors)),
+            while let Some(look) = next(&woken, interval) {
+                let reload = match look {
+                    Look::All => prompts.reload_if_changed(),
+                    #[cfg(feature = "watch")]
+                    Look::Files(files) => prompts.reload_files(&files),
+                };
+                if let Some(reload) = reload.transpose() {
+                    outcome(reload);
                 }
             }
         };
@@ -97,14 +113,25 @@ impl Drop for Watch {
     }
 }
 
-/// Waits for a change or for the interval; returns whether to look.
-fn goes_on(woken: &Receiver<Wake>, interval: Duration) -> bool {
+/// Waits for a change or for the interval; returns where to look, unless the watch has ended.
+fn next(woken: &Receiver<Wake>, interval: Duration) -> Option<Look> {
     match woken.recv_timeout(interval) {
-        Err(RecvTimeoutError::Timeout) => true,
-        Err(RecvTimeoutError::Disconnected) | Ok(Wake::Stop) => false,
+        Err(RecvTimeoutError::Timeout) => Some(Look::All),
+        Err(RecvTimeoutError::Disconnected) | Ok(Wake::Stop) => None,
         // Changes come in bursts: whatever is there already is one look.
         #[cfg(feature = "watch")]
-        Ok(Wake::Changed) => woken.try_iter().all(|wake| matches!(wake, Wake::Changed)),
+        Ok(first) => {
+            let mut look = Look::Files(Vec::new());
+            for wake in std::iter::once(first).chain(woken.try_iter()) {
+                match (wake, &mut look) {
+                    (Wake::Stop, _) => return None,
+                    (Wake::Changed(more), Look::Files(files)) => files.extend(more),
+                    (Wake::Changed(_), Look::All) => {}
+                    (Wake::Missed, _) => look = Look::All,
+                }
+            }
+            Some(look)
+        }
     }
 }
 
@@ -119,11 +146,67 @@ fn system_watch(
     let fail = |error: notify::Error| {
         Error::new(ErrorKind::Io, format!("cannot watch the folder: {error}")).path(Some(dir))
     };
-    // An error means that something was missed: worth a look as well.
-    let tell = move |_: notify::Result<notify::Event>| {
-        let _ = wake.send(Wake::Changed);
+    let tell = move |event: notify::Result<notify::Event>| {
+        if let Some(news) = news(event) {
+            let _ = wake.send(news);
+        }
     };
     let mut watcher = notify::recommended_watcher(tell).map_err(fail)?;
     watcher.watch(dir, RecursiveMode::Recursive).map_err(fail)?;
     Ok(watcher)
+}
+
+/// Returns what there is to look at. That somebody opened or read a file is nothing: the thread does so
+/// itself, and would wake itself without end.
+#[cfg(feature = "watch")]
+fn news(event: notify::Result<notify::Event>) -> Option<Wake> {
+    use notify::EventKind;
+    use notify::event::{AccessKind, AccessMode};
+
+    match event {
+        Ok(event) if event.need_rescan() => Some(Wake::Missed),
+        Ok(event) => match event.kind {
+            EventKind::Access(AccessKind::Close(AccessMode::Write)) => {
+                Some(Wake::Changed(event.paths))
+            }
+            EventKind::Access(_) => None,
+            _ => Some(Wake::Changed(event.paths)),
+        },
+        Err(_) => Some(Wake::Missed),
+    }
+}
+
+#[cfg(all(test, feature = "watch"))]
+mod tests {
+    use notify::event::{AccessKind, AccessMode, CreateKind, EventKind, Flag, ModifyKind};
+    use notify::{Error, Event};
+
+    use super::*;
+
+    /// Opening the folder to look at it is an event as well: the watch would never rest.
+    #[test]
+    fn a_look_does_not_wake_the_watch_again() {
+        let news = |kind| news(Ok(Event::new(kind).add_path("a".into())));
+        let opened = AccessKind::Open(AccessMode::Any);
+        let read = AccessKind::Close(AccessMode::Read);
+        for kind in [opened, read, AccessKind::Read, AccessKind::Any] {
+            assert!(news(EventKind::Access(kind)).is_none(), "{kind:?}");
+        }
+        let written = EventKind::Access(AccessKind::Close(AccessMode::Write));
+        let others = [EventKind::Create(CreateKind::Any), EventKind::Modify(ModifyKind::Any)];
+        for kind in others.into_iter().chain([written, EventKind::Any]) {
+            assert!(
+                matches!(news(kind), Some(Wake::Changed(paths)) if paths.len() == 1),
+                "{kind:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_the_system_missed_is_looked_for_in_the_whole_folder() {
+        let missed = Event::new(EventKind::Other).set_flag(Flag::Rescan);
+        for event in [Ok(missed), Err(Error::generic("overflow"))] {
+            assert!(matches!(news(event), Some(Wake::Missed)));
+        }
+    }
 }

@@ -38,6 +38,46 @@ fn a_folder_that_has_not_changed_is_not_read() {
 }
 
 #[test]
+fn files_that_are_said_to_have_changed_are_the_only_ones_looked_at() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    fs::create_dir(path("sub")).unwrap();
+    let names = ["a.prompt.md", "b.prompt.md", "sub/c.prompt.md"];
+    for name in names {
+        write(dir.path(), name, "1");
+    }
+    let prompts = Prompts::load_dir(dir.path()).unwrap();
+    let changed = |files: &[&str]| {
+        let files: Vec<_> = files.iter().map(|name| path(name)).collect();
+        prompts.reload_files(&files).unwrap().map(|reload| (reload.changed, reload.removed))
+    };
+    assert_eq!(changed(&names), None);
+    for name in names {
+        write(dir.path(), name, "22");
+    }
+    assert_eq!(changed(&["a.prompt.md", "a.prompt.md", ".b.prompt.md.swp"]), Some((1, 0)));
+    assert_eq!(prompts.get("b").unwrap().text(), "1", "nobody said that it has changed");
+    assert_eq!(changed(&["sub/c.prompt.md"]), Some((1, 0)));
+    assert_eq!(prompts.reload_if_changed().unwrap().map(|reload| reload.changed), Some(1));
+
+    // What is no file that is known is a reason to look at all of them.
+    write(dir.path(), "d.prompt.md", "1");
+    write(dir.path(), "b.prompt.md", "333");
+    assert_eq!(changed(&["d.prompt.md"]), Some((2, 0)));
+    fs::remove_file(path("d.prompt.md")).unwrap();
+    assert_eq!(changed(&["d.prompt.md"]), Some((0, 1)));
+    write(dir.path(), "b.prompt.md", "4");
+    for unknown in ["sub", "gone", "../elsewhere"] {
+        assert_eq!(changed(&[unknown]).is_some(), unknown == "sub", "{unknown}");
+    }
+    // A bad file is told, and told again only when it has changed.
+    write(dir.path(), "b.prompt.md", "{{ bad");
+    assert!(prompts.reload_files(&[path("b.prompt.md")]).is_err());
+    assert_eq!(changed(&["b.prompt.md"]), None);
+    assert_eq!(prompts.get("b").unwrap().text(), "4");
+}
+
+#[test]
 fn a_bad_folder_is_told_once_and_again_when_it_changes() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), "a.prompt.md", "1");

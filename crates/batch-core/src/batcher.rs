@@ -140,14 +140,14 @@ impl<P: BatchProcessor> Batcher<P> {
     ) -> Result<TicketSetOf<P>, BulkError<P>> {
         let engine = self.engine();
         let weighed: Vec<_> = items.into_iter().map(|item| engine.weigh(item)).collect();
-        let mut tickets = Vec::with_capacity(weighed.len());
+        let mut tickets = TicketSet::new();
         let mut weighed = weighed.into_iter();
         let accept = |ticket| tickets.push(ticket);
         match engine.submit(&mut weighed, Patience::Setting, accept) {
-            Ok(()) => Ok(tickets.into_iter().collect()),
+            Ok(()) => Ok(tickets),
             Err((mut rest, reason)) => {
                 rest.extend(weighed.map(|weighed| weighed.item));
-                Err(PartialSubmit { accepted: tickets.into_iter().collect(), rest, reason })
+                Err(PartialSubmit { accepted: tickets, rest, reason })
             }
         }
     }

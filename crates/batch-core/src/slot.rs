@@ -345,6 +345,115 @@ impl<T, H> Drop for Round<T, H> {
 /// The side of a cell that takes the value. It has one owner, who waits in one way at a time.
 pub(crate) struct Claim<T, H>(Place<T, H>);
 
+/// Claims of one block that follow each other.
+pub(crate) struct Claims<T, H> {
+    block: NonNull<Block<T, H>>,
+    first: u32,
+    len: u32,
+}
+
+// SAFETY: as for a place, of which it is a number.
+unsafe impl<T: Send, H: Send + Sync> Send for Claims<T, H> {}
+// SAFETY: as for a place.
+unsafe impl<T: Send, H: Send + Sync> Sync for Claims<T, H> {}
+
+// As for a place.
+impl<T, H> UnwindSafe for Claims<T, H> {}
+impl<T, H> RefUnwindSafe for Claims<T, H> {}
+
+impl<T, H> Claims<T, H> {
+    pub(crate) fn of(claim: Claim<T, H>) -> Self {
+        let Place { block, index } = claim.0;
+        mem::forget(claim);
+        Self { block, first: index, len: 1 }
+    }
+
+    /// Adds the claim of the next cell.
+    ///
+    /// # Errors
+    /// The claim, if it is that of another cell.
+    #[inline]
+    pub(crate) fn push(&mut self, claim: Claim<T, H>) -> Result<(), Claim<T, H>> {
+        let Place { block, index } = claim.0;
+        if block != self.block || index != self.first + self.len {
+            return Err(claim);
+        }
+        mem::forget(claim);
+        self.len += 1;
+        Ok(())
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Takes what is there of the first cells, up to one that is not done. A step of the counter of
+    /// the block for all of them is what it saves.
+    pub(crate) fn take_done(&mut self, mut taken: impl FnMut(Fate<T>)) {
+        let mut done = Done { claims: self, count: 0 };
+        while let Some(fate) = done.next() {
+            taken(fate);
+        }
+    }
+}
+
+/// Cells at the start of a row that were taken; their references are given back when it is dropped.
+struct Done<'c, T, H> {
+    claims: &'c mut Claims<T, H>,
+    count: usize,
+}
+
+impl<T, H> Done<'_, T, H> {
+    fn next(&mut self) -> Option<Fate<T>> {
+        let place = self.claims.first_place()?;
+        let state = place.state();
+        if state & DONE == 0 {
+            return None;
+        }
+        self.claims.first += 1;
+        self.claims.len -= 1;
+        self.count += 1;
+        if state & EMPTY != 0 {
+            return Some(Fate::Abandoned);
+        }
+        // SAFETY: it is done and not empty, so the value is there. The claim was the only one, and
+        // is no longer one of the row.
+        Some(Fate::Value(unsafe { place.take() }))
+    }
+}
+
+impl<T, H> Drop for Done<'_, T, H> {
+    fn drop(&mut self) {
+        if self.count > 0 {
+            // SAFETY: the references of so many claims that are no longer in the row.
+            unsafe { Block::release(self.claims.block, self.count) };
+        }
+    }
+}
+
+impl<T, H> Claims<T, H> {
+    fn first_place(&self) -> Option<Place<T, H>> {
+        (self.len > 0).then_some(Place { block: self.block, index: self.first })
+    }
+}
+
+impl<T, H> Iterator for Claims<T, H> {
+    type Item = Claim<T, H>;
+
+    fn next(&mut self) -> Option<Claim<T, H>> {
+        let place = self.first_place()?;
+        self.first += 1;
+        self.len -= 1;
+        Some(Claim(place))
+    }
+}
+
+impl<T, H> Drop for Claims<T, H> {
+    fn drop(&mut self) {
+        self.for_each(drop);
+    }
+}
+
 /// What became of a cell.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Fate<T> {

@@ -10,7 +10,7 @@ use crate::accumulator::LaneId;
 use crate::error::{BatchError, NotReady, Outcome};
 use crate::id::ItemId;
 use crate::link::Link;
-use crate::slot::{Claim, Fate};
+use crate::slot::{Claim, Claims, Fate};
 use crate::sync::deadline;
 
 /// Waits for the result of one accepted item.
@@ -109,6 +109,54 @@ impl<O, E> Ticket<O, E> {
 
     /// Gives up the result; the item is processed all the same.
     pub fn detach(self) {}
+}
+
+/// Tickets that follow each other.
+pub(crate) struct TicketRow<O, E> {
+    claims: Claims<Outcome<O, E>, Link>,
+    first: ItemId,
+    lane: LaneId,
+}
+
+impl<O, E> TicketRow<O, E> {
+    pub(crate) fn of(ticket: Ticket<O, E>) -> Self {
+        let Ticket { claim, id, lane } = ticket;
+        Self { claims: Claims::of(claim), first: id, lane }
+    }
+
+    /// Adds the ticket of the item accepted next, of the same key.
+    ///
+    /// # Errors
+    /// The ticket, if it is another.
+    #[inline]
+    pub(crate) fn push(&mut self, ticket: Ticket<O, E>) -> Result<(), Ticket<O, E>> {
+        let Ticket { claim, id, lane } = ticket;
+        let follows = lane == self.lane && id == self.first.plus(self.claims.len() as u64);
+        let refused = if follows { self.claims.push(claim).err() } else { Some(claim) };
+        refused.map_or(Ok(()), |claim| Err(Ticket { claim, id, lane }))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.claims.len()
+    }
+
+    /// Takes the results that are there, up to the first that is not.
+    pub(crate) fn take_done(&mut self, mut taken: impl FnMut(Outcome<O, E>)) {
+        let before = self.claims.len();
+        self.claims.take_done(|fate| taken(outcome(fate)));
+        self.first = self.first.plus((before - self.claims.len()) as u64);
+    }
+}
+
+impl<O, E> Iterator for TicketRow<O, E> {
+    type Item = Ticket<O, E>;
+
+    fn next(&mut self) -> Option<Ticket<O, E>> {
+        let claim = self.claims.next()?;
+        let id = self.first;
+        self.first = id.plus(1);
+        Some(Ticket { claim, id, lane: self.lane })
+    }
 }
 
 impl<O, E> fmt::Debug for Ticket<O, E> {

@@ -8,30 +8,52 @@ use std::time::Duration;
 
 use crate::error::{NotReady, Outcome};
 use crate::sync::deadline;
-use crate::ticket::{Ticket, TicketFuture};
+use crate::ticket::{Ticket, TicketFuture, TicketRow};
 
 /// Waits for the results of many items, in the order in which they were submitted.
 ///
 /// Dropping it detaches every item.
 #[must_use = "a dropped set loses the results, not the work"]
 pub struct TicketSet<O, E> {
-    tickets: Vec<Ticket<O, E>>,
+    /// Items that were accepted one after the other stand in one row.
+    rows: Vec<TicketRow<O, E>>,
 }
 
 impl<O, E> TicketSet<O, E> {
+    pub(crate) fn new() -> Self {
+        Self { rows: Vec::new() }
+    }
+
+    #[inline]
+    pub(crate) fn push(&mut self, ticket: Ticket<O, E>) {
+        let refused = match self.rows.last_mut() {
+            Some(row) => row.push(ticket).err(),
+            None => Some(ticket),
+        };
+        self.rows.extend(refused.map(TicketRow::of));
+    }
+
     /// Returns the number of items.
     pub fn len(&self) -> usize {
-        self.tickets.len()
+        self.rows.iter().map(TicketRow::len).sum()
     }
 
     /// Says whether there is no item.
     pub fn is_empty(&self) -> bool {
-        self.tickets.is_empty()
+        self.rows.is_empty()
     }
 
     /// Blocks until every result is there; returns them in order.
     pub fn wait(self) -> Vec<Outcome<O, E>> {
-        self.tickets.into_iter().map(Ticket::wait).collect()
+        let mut outcomes = Vec::with_capacity(self.len());
+        for mut row in self.rows {
+            loop {
+                row.take_done(|outcome| outcomes.push(outcome));
+                let Some(ticket) = row.next() else { break };
+                outcomes.push(ticket.wait());
+            }
+        }
+        outcomes
     }
 
     /// Blocks until every result is there, for at most `timeout` in all.
@@ -40,12 +62,10 @@ impl<O, E> TicketSet<O, E> {
     /// Gives the set back, whole, if the time is over first.
     pub fn wait_timeout(self, timeout: Duration) -> Result<Vec<Outcome<O, E>>, NotReady<Self>> {
         let until = deadline(timeout);
-        for ticket in &self.tickets {
-            if !ticket.wait_ready(until) {
-                return Err(NotReady::new(self));
-            }
-        }
-        Ok(self.wait())
+        let tickets = self.into_iter();
+        let is_ready = tickets.as_slice().iter().all(|ticket| ticket.wait_ready(until));
+        let whole: Self = tickets.collect();
+        if is_ready { Ok(whole.wait()) } else { Err(NotReady::new(whole)) }
     }
 }
 
@@ -57,13 +77,15 @@ impl<O, E> fmt::Debug for TicketSet<O, E> {
 
 impl<O, E> FromIterator<Ticket<O, E>> for TicketSet<O, E> {
     fn from_iter<T: IntoIterator<Item = Ticket<O, E>>>(tickets: T) -> Self {
-        Self { tickets: tickets.into_iter().collect() }
+        let mut set = Self::new();
+        set.extend(tickets);
+        set
     }
 }
 
 impl<O, E> Extend<Ticket<O, E>> for TicketSet<O, E> {
     fn extend<T: IntoIterator<Item = Ticket<O, E>>>(&mut self, tickets: T) {
-        self.tickets.extend(tickets);
+        tickets.into_iter().for_each(|ticket| self.push(ticket));
     }
 }
 
@@ -72,7 +94,9 @@ impl<O, E> IntoIterator for TicketSet<O, E> {
     type IntoIter = std::vec::IntoIter<Ticket<O, E>>;
 
     fn into_iter(self) -> Self::IntoIter {
-        self.tickets.into_iter()
+        let mut tickets = Vec::with_capacity(self.len());
+        tickets.extend(self.rows.into_iter().flatten());
+        tickets.into_iter()
     }
 }
 
@@ -81,8 +105,9 @@ impl<O, E> IntoFuture for TicketSet<O, E> {
     type IntoFuture = TicketSetFuture<O, E>;
 
     fn into_future(self) -> TicketSetFuture<O, E> {
-        let outcomes = Vec::with_capacity(self.tickets.len());
-        TicketSetFuture { tickets: self.tickets.into_iter(), next: None, outcomes }
+        let outcomes = Vec::with_capacity(self.len());
+        let mut rows = self.rows.into_iter();
+        TicketSetFuture { row: rows.next(), rows, next: None, outcomes }
     }
 }
 
@@ -92,7 +117,10 @@ impl<O, E> IntoFuture for TicketSet<O, E> {
 /// detaches the items.
 #[must_use = "futures do nothing unless polled"]
 pub struct TicketSetFuture<O, E> {
-    tickets: std::vec::IntoIter<Ticket<O, E>>,
+    rows: std::vec::IntoIter<TicketRow<O, E>>,
+    /// The row that is waited for.
+    row: Option<TicketRow<O, E>>,
+    /// The first of it that was not done, taken out of it.
     next: Option<TicketFuture<O, E>>,
     outcomes: Vec<Outcome<O, E>>,
 }
@@ -112,19 +140,20 @@ impl<O, E> Future for TicketSetFuture<O, E> {
     type Output = Vec<Outcome<O, E>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self { rows, row, next, outcomes } = &mut *self;
         loop {
-            if self.next.is_none() {
-                self.next = self.tickets.next().map(Ticket::into_future);
+            if let Some(ticket) = next {
+                let Poll::Ready(outcome) = Pin::new(ticket).poll(context) else {
+                    return Poll::Pending;
+                };
+                *next = None;
+                outcomes.push(outcome);
             }
-            let Some(next) = &mut self.next else {
-                return Poll::Ready(std::mem::take(&mut self.outcomes));
-            };
-            match Pin::new(next).poll(context) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(outcome) => {
-                    self.next = None;
-                    self.outcomes.push(outcome);
-                }
+            let Some(tickets) = row else { return Poll::Ready(std::mem::take(outcomes)) };
+            tickets.take_done(|outcome| outcomes.push(outcome));
+            *next = tickets.next().map(Ticket::into_future);
+            if next.is_none() {
+                *row = rows.next();
             }
         }
     }

@@ -53,9 +53,16 @@ impl<I, S: Slot> Open<I, S> {
         self.weight -= weight;
         self.now = later(self.now, now);
         self.accepted += 1;
-        let deadline = self.timeout.map_or(NEVER, |timeout| self.now.saturating_add(timeout));
-        let mark = Mark { era: self.era, weight };
-        self.parcel.push(item, Known { id, mark, accepted: self.now, deadline }, slot);
+        let accepted = self.now;
+        self.parcel.weight = self.parcel.weight.saturating_add(weight);
+        self.parcel.items.push(item);
+        // Mostly it differs in nothing from the one before: the era is one for the batch, and the
+        // deadline follows from the time.
+        if let Err(slot) = self.parcel.known.extend(id, weight, accepted, slot) {
+            let deadline = self.timeout.map_or(NEVER, |timeout| accepted.saturating_add(timeout));
+            let mark = Mark { era: self.era, weight };
+            self.parcel.known.push(Known { id, mark, accepted, deadline }, slot);
+        }
         self.accepted
     }
 }

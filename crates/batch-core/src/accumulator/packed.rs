@@ -1,6 +1,7 @@
 //! What is known of the items of a batch, as tightly as it goes.
 
 use super::entry::Entry;
+use super::policy::Time;
 use super::run::{Known, Run, Slot};
 use crate::id::ItemId;
 
@@ -54,6 +55,25 @@ impl<S: Slot> Packed<S> {
         };
         if let Some(slot) = refused {
             self.begin(known, slot);
+        }
+    }
+
+    /// Adds an item of the era and with the time-out of those before, if all else is as with the
+    /// last of them.
+    ///
+    /// # Errors
+    /// The slot, if something is not.
+    #[inline]
+    pub(super) fn extend(
+        &mut self,
+        id: ItemId,
+        weight: u64,
+        accepted: Time,
+        slot: S,
+    ) -> Result<(), S> {
+        match &mut self.last {
+            Some(run) => run.extend(id, weight, accepted, slot),
+            None => Err(slot),
         }
     }
 

@@ -58,13 +58,25 @@ impl<S: Slot> Run<S> {
     }
 
     /// Adds an item that follows, or gives its slot back.
-    #[inline]
     pub(super) fn push(&mut self, next: Known, slot: S) -> Result<(), S> {
-        let first = self.first;
-        let follows = next.id == first.id.plus(self.row.len() as u64)
-            && next.mark == first.mark
-            && next.accepted == first.accepted
-            && next.deadline == first.deadline;
+        let Known { id, mark: Mark { era, weight }, accepted, deadline } = next;
+        let is_like = era == self.first.mark.era && deadline == self.first.deadline;
+        if is_like { self.extend(id, weight, accepted, slot) } else { Err(slot) }
+    }
+
+    /// As [`push`](Self::push), for an item of the same era and with the same time-out.
+    #[inline]
+    pub(super) fn extend(
+        &mut self,
+        id: ItemId,
+        weight: u64,
+        accepted: Time,
+        slot: S,
+    ) -> Result<(), S> {
+        let first = &self.first;
+        let follows = id == first.id.plus(self.row.len() as u64)
+            && weight == first.mark.weight
+            && accepted == first.accepted;
         if follows { self.row.push(slot) } else { Err(slot) }
     }
 

@@ -76,6 +76,54 @@ fn loom_complete_against_wait() {
     });
 }
 
+/// A row takes what is there, waits for the next, and gives its references back in between.
+#[test]
+fn loom_complete_against_a_row() {
+    loom::model(|| {
+        let mut arena = Arena::new(Header::new());
+        let ((first, claim), (second, other)) = (arena.pair(), arena.pair());
+        drop(arena);
+        let mut row = Claims::of(claim);
+        assert!(row.push(other).is_ok());
+        let writer = thread::spawn(move || {
+            let mut round = Round::new();
+            round.fill(first, Arc::new(()));
+            drop(second);
+            round.finish();
+        });
+        let mut fates = Vec::new();
+        row.take_done(|fate| fates.push(matches!(fate, Fate::Value(_))));
+        while let Some(claim) = row.next() {
+            assert!(claim.wait(None, || panic!("nobody asked")));
+            fates.push(holds_value(claim));
+            row.take_done(|fate| fates.push(matches!(fate, Fate::Value(_))));
+        }
+        assert_eq!(fates, [true, false]);
+        writer.join().unwrap();
+    });
+}
+
+/// A row that is dropped while its cells are filled.
+#[test]
+fn loom_complete_against_drop_of_a_row() {
+    loom::model(|| {
+        let mut arena = Arena::new(Header::new());
+        let ((first, claim), (second, other)) = (arena.pair(), arena.pair());
+        drop(arena);
+        let mut row = Claims::of(claim);
+        assert!(row.push(other).is_ok());
+        let mut fillers = Fillers::of(first);
+        assert!(fillers.push(second).is_ok());
+        let writer = thread::spawn(move || {
+            fill(fillers.next().unwrap());
+            drop(fillers);
+        });
+        row.take_done(drop);
+        drop(row);
+        writer.join().unwrap();
+    });
+}
+
 #[test]
 fn loom_complete_against_take() {
     loom::model(|| {

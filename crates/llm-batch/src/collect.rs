@@ -216,7 +216,11 @@ impl Session<'_> {
         watch.members.fill(NOBODY);
         let policy = self.engine.settings.on_ambiguous;
         let may_pay_twice = policy == OnAmbiguous::Resubmit && unreadable == 0;
-        if !is_unpaid && may_pay_twice && self.may_resend(resent) && self.afford(wanted.iter().copied())? {
+        if !is_unpaid
+            && may_pay_twice
+            && self.may_resend(resent)
+            && self.afford(wanted.iter().copied())?
+        {
             let number = self.engine.state().record(watch.at).number;
             let interval = self.engine.settings.poll_interval;
             let send = Send::new(wanted, Some(number), resent + 1, interval).doubtful();

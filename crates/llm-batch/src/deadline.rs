@@ -127,9 +127,7 @@ impl Session<'_> {
             for at in 0..members.len() {
                 let member = members[at];
                 let is_over = |member: u32| self.table.due(member as usize) <= Some(now);
-                if member == NOBODY
-                    || self.table.due(member as usize).is_none()
-                    || !is_over(member)
+                if member == NOBODY || self.table.due(member as usize).is_none() || !is_over(member)
                 {
                     continue;
                 }
@@ -166,10 +164,7 @@ impl Session<'_> {
     }
 
     /// Takes what sending requests once more may cost out of the budget, if it is there.
-    pub(crate) fn afford(
-        &mut self,
-        members: impl IntoIterator<Item = u32>,
-    ) -> Result<bool, Error> {
+    pub(crate) fn afford(&mut self, members: impl IntoIterator<Item = u32>) -> Result<bool, Error> {
         if self.engine.settings.max_cost.is_none() {
             return Ok(true);
         }

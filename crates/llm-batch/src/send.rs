@@ -67,8 +67,7 @@ impl Send {
 /// Returns the prefixes that more than one of the requests have, in order.
 fn shared_prefixes(members: &[u32], table: &Table) -> Vec<u64> {
     let prefix = |&member: &u32| table.items()[member as usize].prefix;
-    let mut all: Vec<u64> =
-        members.iter().filter_map(prefix).map(|prefix| prefix.digest).collect();
+    let mut all: Vec<u64> = members.iter().filter_map(prefix).map(|prefix| prefix.digest).collect();
     all.sort_unstable();
     all.chunk_by(u64::eq).filter(|same| same.len() > 1).map(|same| same[0]).collect()
 }
@@ -157,7 +156,8 @@ impl Session<'_> {
         self.engine.state().settle(at, Fate::Submitted { batch_id: batch_id.clone() })?;
         let is_running = progress == Progress::Running;
         let mut watch = self.watch_of(at, batch_id, nonce, members, progress);
-        let next = if is_running { self.later(watch.backoff.after_success()) } else { Instant::now() };
+        let next =
+            if is_running { self.later(watch.backoff.after_success()) } else { Instant::now() };
         self.watch_later(next, watch);
         Ok(())
     }

@@ -6,9 +6,9 @@ use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
 use crate::accounting::{Accounting, Delivered, Run};
-use crate::budget::Budget;
 use crate::answer::{Answer, RequestError, Status};
 use crate::backoff::Backoff;
+use crate::budget::Budget;
 use crate::collect::Watch;
 use crate::direct::{Ask, Direct, Reply};
 use crate::draft::NOBODY;

@@ -233,8 +233,8 @@ impl Records {
                 None if intent.preparing => (Some(Fate::Preparing), 0),
                 None => (None, 1),
             };
-            let is_doubted = intent.may_be_paid
-                || matches!(fate, Some(Fate::Void { may_be_paid: true, .. }));
+            let is_doubted =
+                intent.may_be_paid || matches!(fate, Some(Fate::Void { may_be_paid: true, .. }));
             let (at, size) = (all.list.len(), requests.len());
             for (seq, (id, hex)) in requests.into_iter().enumerate() {
                 // Of an unknown digest nothing else has the same.

@@ -171,8 +171,10 @@ fn a_missing_result_is_asked_for_again_only_where_it_is_unpaid_or_that_is_allowe
 #[test]
 fn the_limit_to_the_cost_holds_for_what_may_be_paid_twice() {
     let prices = || {
-        Prices::parse(r#"{"as_of": "2026-01-01", "models": {"model-a": {"input": 0, "output": 1000000}}}"#)
-            .unwrap()
+        Prices::parse(
+            r#"{"as_of": "2026-01-01", "models": {"model-a": {"input": 0, "output": 1000000}}}"#,
+        )
+        .unwrap()
     };
     // 10 tokens at most, at 0.5 USD each.
     let question = || ask("b").with_max_tokens(10);
@@ -202,8 +204,9 @@ fn the_limit_to_the_cost_holds_for_what_may_be_paid_twice() {
 
 #[test]
 fn a_request_over_its_own_budget_fails_alone() {
-    let prices =
-        Prices::parse(r#"{"as_of": "2026-01-01", "models": {"model-a": {"input": 0, "output": 1000000}}}"#);
+    let prices = Prices::parse(
+        r#"{"as_of": "2026-01-01", "models": {"model-a": {"input": 0, "output": 1000000}}}"#,
+    );
     let (simulator, place) = (Simulator::start().unwrap(), Place::new());
     let llm = at(&simulator, &place).prices(prices.unwrap()).build().unwrap();
     let of = |id: &str, dollars| ask(id).with_max_tokens(10).with_budget(dollars);

@@ -25,7 +25,11 @@ fn cut_at(simulator: Builder, percent: usize) -> Simulator {
     let hook = move |call: &llm_simulator::Call<'_>, usual: Reply| {
         let is_first = (call.endpoint, call.nth) == (Endpoint::Results, 0);
         let length = usual.body().len();
-        if is_first { Reply::Cut((length * percent / 100).min(length - 1), Box::new(usual)) } else { usual }
+        if is_first {
+            Reply::Cut((length * percent / 100).min(length - 1), Box::new(usual))
+        } else {
+            usual
+        }
     };
     simulator.after(hook).start().unwrap()
 }
@@ -178,8 +182,11 @@ fn whatever_stands_in_the_results_harms_nobody_else() {
         .start()
         .unwrap();
     let place = Place::new();
-    let provider =
-        Anthropic::builder(common::KEY).base_url(simulator.url()).max_line(1 << 20).build().unwrap();
+    let provider = Anthropic::builder(common::KEY)
+        .base_url(simulator.url())
+        .max_line(1 << 20)
+        .build()
+        .unwrap();
     let (outcomes, ended) = run(&open(Arc::new(provider), &place), IDS.map(ask));
     assert_answered(&outcomes, &IDS);
     let run = ended.unwrap();

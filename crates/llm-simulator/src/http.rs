@@ -213,7 +213,8 @@ impl Server {
                 let (log, handler) = (Arc::clone(&log_of_all), Arc::clone(&handler));
                 let waiting = Waiting::new(Arc::clone(&handler));
                 // A connection that cannot be served is closed, as any server may.
-                let _ = thread::Builder::new().spawn(move || serve(stream, &log, &*handler, waiting));
+                let _ =
+                    thread::Builder::new().spawn(move || serve(stream, &log, &*handler, waiting));
             }
         })?;
         Ok(Server { url: format!("http://{address}"), address, log, closed })

@@ -297,8 +297,7 @@ fn lines(batch: &Batch, settings: &Settings, answered: bool) -> Vec<String> {
 }
 
 fn object(batch: &Batch, settings: &Settings) -> Value {
-    let said_expired =
-        || batch.said(settings).iter().any(|said| matches!(said, Said::Expired));
+    let said_expired = || batch.said(settings).iter().any(|said| matches!(said, Said::Expired));
     let status = match &batch.stage {
         Stage::Running => "in_progress",
         Stage::Canceling => "cancelling",
@@ -366,9 +365,7 @@ fn ask(seen: &Seen, settings: &Settings, world: &mut World) -> Reply {
             world.asked.push(question.text);
             Reply::json(200, &completion)
         }
-        Said::Error { kind, message } => {
-            error(status_of(&kind), "requests", &message, Some(&kind))
-        }
+        Said::Error { kind, message } => error(status_of(&kind), "requests", &message, Some(&kind)),
         Said::Expired | Said::Canceled => error(504, "server_error", "took too long", None),
     }
 }

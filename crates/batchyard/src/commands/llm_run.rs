@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use llm_batch::{
-    Accounting, Builder, Error, LaneChoice, LlmBatch, OnAmbiguous, Overview, Prices, Provider, Stage,
-    cancel,
+    Accounting, Builder, Error, LaneChoice, LlmBatch, OnAmbiguous, Overview, Prices, Provider,
+    Stage, cancel,
 };
 use serde_json::json;
 
@@ -148,7 +148,8 @@ pub(crate) fn run(session: &Session, options: &Options) -> Result<Exit, Stop> {
     let results = if options.fresh { None } else { Some(Results::open(&options.out)?) };
     let held = results.as_ref().map_or_else(HashMap::new, |results| results.held().clone());
     let stop = llm_batch::Stop::new();
-    let llm = builder(options, Arc::clone(&provider), &state)?.held(held).stop(stop.clone()).build();
+    let llm =
+        builder(options, Arc::clone(&provider), &state)?.held(held).stop(stop.clone()).build();
     let ended = llm.map_err(|error| not_run(&error)).and_then(|llm| {
         let mut unreadable = None;
         let requests = requests
@@ -202,11 +203,7 @@ pub(crate) fn run(session: &Session, options: &Options) -> Result<Exit, Stop> {
 }
 
 /// Returns the settings that the options name.
-fn builder(
-    options: &Options,
-    provider: Arc<dyn Provider>,
-    state: &Path,
-) -> Result<Builder, Stop> {
+fn builder(options: &Options, provider: Arc<dyn Provider>, state: &Path) -> Result<Builder, Stop> {
     let mut builder = LlmBatch::builder(provider)
         .state(state)
         .lane(options.lane)

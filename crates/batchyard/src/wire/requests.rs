@@ -91,7 +91,8 @@ fn deadline(object: &mut Object<'_>) -> Result<Option<SystemTime>, Fault> {
 
 fn budget(object: &mut Object<'_>) -> Result<Option<f64>, Fault> {
     let Some(raw) = object.raw("budget") else { return Ok(None) };
-    let dollars = raw.get().parse().ok().filter(|dollars: &f64| dollars.is_finite() && *dollars >= 0.0);
+    let dollars =
+        raw.get().parse().ok().filter(|dollars: &f64| dollars.is_finite() && *dollars >= 0.0);
     match dollars {
         Some(dollars) => Ok(Some(dollars)),
         None => Err(object.fault("budget", "expected dollars, such as 0.05")),

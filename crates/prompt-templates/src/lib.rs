@@ -88,8 +88,8 @@
 //!
 //! # Features
 //!
-//! * `watch`: the system tells [`Prompts::watch`] of changes; without it, files are asked for their time
-//!   and length.
+//! * `watch`: the system tells [`Prompts::watch`] which files have changed; without it, all are asked for
+//!   their time and length.
 
 #![forbid(unsafe_code)]
 

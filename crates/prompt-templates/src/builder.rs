@@ -7,9 +7,9 @@ use batch_core::Batcher;
 
 use crate::dialect::{Custom, Dialect};
 use crate::publish::{Publisher, Shared};
+use crate::reload::Dir;
 use crate::set::{Set, Terms};
 use crate::stats::{Counters, Events};
-use crate::store::Dir;
 use crate::{Error, ErrorKind, LoadError, Prompts};
 
 /// Changes that share one publication.

@@ -6,10 +6,11 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::dialect::Dialect;
+use crate::facts::{Facts, Include, Scope, Use};
 use crate::front_matter::{self, FrontMatter};
 use crate::generate::{self, Generated, Origins};
 use crate::lex::{self, Chunk, Fault};
-use crate::parse::{self, Facts, Include, Parsed, Scope, Use};
+use crate::parse::{self, Parsed};
 use crate::roles::Section;
 use crate::straight::Program;
 use crate::{Digest, Error, ErrorKind};

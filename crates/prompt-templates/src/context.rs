@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use upon::Value;
 
-use crate::parse::Member;
+use crate::facts::Member;
 use crate::value::type_of;
 use crate::{Error, ErrorKind};
 

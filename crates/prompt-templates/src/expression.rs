@@ -1,8 +1,9 @@
 //! The expressions of tags, by the grammar of `upon`: paths, literals, calls and filters.
 
 use crate::dialect::Dialect;
+use crate::facts::{Facts, Use};
 use crate::lex::{Fault, Result, Span, Token, TokenKind};
-use crate::parse::{Facts, Use, check_call};
+use crate::parse::check_call;
 
 /// Nested brackets and calls before an expression is refused, so that the stack holds.
 const MAX_DEPTH: usize = 64;

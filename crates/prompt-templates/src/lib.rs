@@ -100,6 +100,7 @@ mod content;
 mod context;
 mod digest;
 mod prompt;
+mod reload;
 mod render;
 mod roles;
 mod run;
@@ -123,6 +124,7 @@ mod linked;
 
 mod delimiters;
 mod expression;
+mod facts;
 mod front_matter;
 mod generate;
 mod lex;
@@ -152,10 +154,11 @@ pub use front_matter::Meta;
 pub use migrate::{MigratedTemplate, Migration, MigrationNote, migrate};
 pub use prefix::StablePrefix;
 pub use prompt::Prompt;
+pub use reload::{Reload, check_dir};
 pub use roles::{Message, Role};
 pub use shape::{AnthropicMessages, OpenAiMessages};
 pub use stats::{Histogram, Stats, TemplateStats};
-pub use store::{Prompts, Reload, check_dir};
+pub use store::Prompts;
 pub use tokens::estimate_tokens;
 pub use watch::Watch;
 

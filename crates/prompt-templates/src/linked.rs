@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::compiled::{Compiled, undeclared};
 use crate::digest::Hasher;
-use crate::parse::{Include, Use};
+use crate::facts::{Include, Use};
 use crate::set::Draft;
 use crate::stats::Counters;
 use crate::{Digest, Error, ErrorKind, TemplateStats};

@@ -3,10 +3,11 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::compiled::Compiled;
+use crate::facts::Use;
 use crate::front_matter::VARIABLES;
 use crate::lex::Chunk;
 use crate::linked::Linked;
-use crate::parse::{Parsed, Use};
+use crate::parse::Parsed;
 use crate::{Error, ErrorKind};
 
 /// Warnings about variables that are not used; nobody reads more.

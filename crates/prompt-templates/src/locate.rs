@@ -10,10 +10,10 @@ use std::collections::BTreeMap;
 use crate::compiled::Compiled;
 use crate::context::Context;
 use crate::dialect::Dialect;
+use crate::facts::{Member, Scope, Use};
 use crate::functions::NOTHING;
 use crate::generate::Generated;
 use crate::linked::Linked;
-use crate::parse::{Member, Scope, Use};
 use crate::{Error, ErrorKind};
 
 /// Returns place and reason of an error that compiling gave.

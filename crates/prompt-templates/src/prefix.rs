@@ -2,9 +2,9 @@
 
 use crate::Digest;
 use crate::compiled::Compiled;
+use crate::facts::{Facts, Use};
 use crate::lex::{Chunk, Tag};
 use crate::linked::Linked;
-use crate::parse::{Facts, Use};
 use crate::render::SEPARATOR;
 use crate::roles::{HISTORY, Section};
 use crate::tidy::trimmed;

@@ -5,8 +5,9 @@
 
 use std::fmt;
 
+use crate::facts::Use;
 use crate::lex::{Chunk, Fault, Result, Span};
-use crate::parse::{Segment, Use};
+use crate::parse::Segment;
 use crate::{Content, Error, ErrorKind};
 
 /// Who says a message.

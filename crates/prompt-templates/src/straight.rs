@@ -5,8 +5,8 @@
 //! printed, a loop over a number. So there is one place that says what an error is, and `upon` compiles
 //! nothing before it is needed.
 
+use crate::facts::Include;
 use crate::lex::{Chunk, Span, Tag, Token, TokenKind};
-use crate::parse::Include;
 
 /// What a segment does, step by step. Places are those of the text of its template.
 #[derive(Debug, Default)]

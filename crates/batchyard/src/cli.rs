@@ -66,7 +66,7 @@ enum Git {
 #[derive(Debug, Subcommand)]
 enum Llm {
     /// Send requests from JSON Lines in as few submissions as possible, and collect the answers
-    Run(llm_run::Options),
+    Run(Box<llm_run::Options>),
     /// Say what a state folder knows of its submissions, also while a run is using it
     Status(llm_state::Options),
     /// Ask the provider to stop working on the batches of a state folder

@@ -412,9 +412,10 @@ fn the_lane_auto_asks_alone_what_a_deadline_is_too_near_for() {
 fn a_line_at_fault_at_the_end_of_the_input_sends_nothing_and_leaves_nothing() {
     let yard = Yard::new();
     let server = Server::start(Creates::Work);
-    let many: String = (0..3_000)
-        .map(|n| format!("{{\"id\":\"{n}\",\"model\":\"m\",\"prompt\":\"{}\"}}\n", "p".repeat(900)))
-        .collect();
+    let prompt = "p".repeat(900);
+    let line =
+        |n: usize| json!({ "id": n.to_string(), "model": "m", "prompt": prompt }).to_string();
+    let many: String = (0..3_000).flat_map(|n| [line(n), "\n".to_owned()]).collect();
     for (last, what) in [
         ("{\"id\":\"1\",\"model\":\"m\",\"prompt\":\"p\"}", "stands in line 2 already"),
         ("{\"id\":\"x\",\"model\":\"m\",\"prompt\":\"p\",\"promt\":1}", "promt"),

@@ -124,16 +124,13 @@ impl Session<'_> {
     ) -> Result<bool, Error> {
         let now = Instant::now();
         if self.due(members).is_some_and(|due| due <= now) {
-            for at in 0..members.len() {
-                let member = members[at];
-                let is_over = |member: u32| self.table.due(member as usize) <= Some(now);
-                if member == NOBODY || self.table.due(member as usize).is_none() || !is_over(member)
-                {
-                    continue;
-                }
-                members[at] = NOBODY;
-                let missed = RequestError::DeadlineMissed { may_be_paid };
-                self.hand_over(member as usize, Err(missed))?;
+            let is_over = |member: u32| {
+                member != NOBODY && self.table.due(member as usize).is_some_and(|due| due <= now)
+            };
+            let over: Vec<&mut u32> = members.iter_mut().filter(|m| is_over(**m)).collect();
+            for member in over {
+                let index = mem::replace(member, NOBODY) as usize;
+                self.hand_over(index, Err(RequestError::DeadlineMissed { may_be_paid }))?;
             }
         }
         Ok(members.iter().all(|member| *member == NOBODY))

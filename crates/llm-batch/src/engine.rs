@@ -18,7 +18,9 @@ use crate::state::State;
 use crate::stop::Stop;
 use crate::table::Table;
 
+/// How a batcher works; each is set by the method of its name at [`Builder`](crate::Builder).
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
 pub(crate) struct Settings {
     pub(crate) max_items: Option<usize>,
     pub(crate) timeout: Duration,
@@ -38,6 +40,31 @@ pub(crate) struct Settings {
     pub(crate) headroom: Duration,
     pub(crate) pay_twice: bool,
     pub(crate) cache_prefixes: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            max_items: None,
+            timeout: Duration::from_hours(26),
+            poll_interval: None,
+            stop: Stop::new(),
+            held: None,
+            on_ambiguous: OnAmbiguous::default(),
+            list_lag: Duration::from_mins(1),
+            lane: LaneChoice::default(),
+            max_concurrent: 8,
+            sync_retry: false,
+            fresh: false,
+            prices: Prices::default(),
+            max_cost: None,
+            attempts: 3,
+            batch_time: Duration::from_hours(1),
+            headroom: Duration::from_mins(15),
+            pay_twice: false,
+            cache_prefixes: false,
+        }
+    }
 }
 
 #[derive(Debug)]

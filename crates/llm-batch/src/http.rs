@@ -200,7 +200,7 @@ impl Http {
         }
         let tag = strong_tag(response.headers());
         let body = response.into_body().into_reader();
-        Ok(Download { http: self, path, call, body, at: 0, resumed_at: None, tag, _hooked: hooked })
+        Ok(Download { http: self, path, call, body, at: 0, resumed_at: None, tag, hooked })
     }
 
     /// Sends a request that may be sent twice. It and the reading of its answer are broken off when
@@ -285,7 +285,7 @@ pub(crate) struct Download<'c> {
     /// Where it last went on: it has to come further before it does so again.
     resumed_at: Option<u64>,
     tag: Option<HeaderValue>,
-    _hooked: Hooked,
+    hooked: Hooked,
 }
 
 impl Read for Download<'_> {
@@ -326,7 +326,7 @@ impl Download<'_> {
             && strong_tag(response.headers()).is_none_or(|other| other == *tag);
         if is_the_rest {
             self.body = response.into_body().into_reader();
-            self._hooked = hooked;
+            self.hooked = hooked;
         }
         is_the_rest
     }

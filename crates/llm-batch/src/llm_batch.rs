@@ -25,13 +25,7 @@ use crate::wire_id;
 
 const MAX_ITEMS: usize = 10;
 const LINGER: Duration = Duration::from_secs(2);
-const TIMEOUT: Duration = Duration::from_hours(26);
 const IN_FLIGHT: usize = 16;
-const LIST_LAG: Duration = Duration::from_mins(1);
-const CONCURRENT: usize = 8;
-const ATTEMPTS: u32 = 3;
-const BATCH_TIME: Duration = Duration::from_hours(1);
-const HEADROOM: Duration = Duration::from_mins(15);
 
 /// Sends model requests of many callers in few provider batches, and pays for each once.
 ///
@@ -60,26 +54,9 @@ pub struct LlmBatch {
 pub struct Builder {
     provider: Arc<dyn Provider>,
     state: Option<PathBuf>,
-    max_items: Option<usize>,
     linger: Duration,
     in_flight: usize,
-    poll_interval: Option<Duration>,
-    timeout: Duration,
-    stop: Stop,
-    held: Option<HashMap<String, Delivered>>,
-    on_ambiguous: OnAmbiguous,
-    list_lag: Duration,
-    lane: LaneChoice,
-    max_concurrent: usize,
-    sync_retry: bool,
-    fresh: bool,
-    prices: Prices,
-    max_cost: Option<f64>,
-    attempts: u32,
-    batch_time: Duration,
-    headroom: Duration,
-    pay_twice: bool,
-    cache_prefixes: bool,
+    settings: Settings,
 }
 
 impl LlmBatch {
@@ -88,26 +65,9 @@ impl LlmBatch {
         Builder {
             provider,
             state: None,
-            max_items: None,
             linger: LINGER,
             in_flight: IN_FLIGHT,
-            poll_interval: None,
-            timeout: TIMEOUT,
-            stop: Stop::new(),
-            held: None,
-            on_ambiguous: OnAmbiguous::default(),
-            list_lag: LIST_LAG,
-            lane: LaneChoice::default(),
-            max_concurrent: CONCURRENT,
-            sync_retry: false,
-            fresh: false,
-            prices: Prices::default(),
-            max_cost: None,
-            attempts: ATTEMPTS,
-            batch_time: BATCH_TIME,
-            headroom: HEADROOM,
-            pay_twice: false,
-            cache_prefixes: false,
+            settings: Settings::default(),
         }
     }
 
@@ -245,7 +205,7 @@ impl Builder {
     /// Sets how many requests go in one create, at most. By default ten for tickets, and for runs
     /// what the provider takes; it is never more than that.
     pub fn max_items(mut self, items: usize) -> Builder {
-        self.max_items = Some(items);
+        self.settings.max_items = Some(items);
         self
     }
 
@@ -265,19 +225,19 @@ impl Builder {
     /// Sets how often a batch is asked for its state. By default every 2 s at first and less and
     /// less often, up to every 60 s.
     pub fn poll_interval(mut self, interval: Duration) -> Builder {
-        self.poll_interval = Some(interval);
+        self.settings.poll_interval = Some(interval);
         self
     }
 
     /// Sets how long a run, or a batch of tickets, may take in all; 26 h by default.
     pub fn timeout(mut self, timeout: Duration) -> Builder {
-        self.timeout = timeout;
+        self.settings.timeout = timeout;
         self
     }
 
     /// Sets the handle that ends every wait.
     pub fn stop(mut self, stop: Stop) -> Builder {
-        self.stop = stop;
+        self.settings.stop = stop;
         self
     }
 
@@ -285,14 +245,14 @@ impl Builder {
     /// exactly the others. Without it the state's own record decides, which is behind by one
     /// outcome when the process died between the hand-over and the record.
     pub fn held(mut self, held: HashMap<String, Delivered>) -> Builder {
-        self.held = Some(held);
+        self.settings.held = Some(held);
         self
     }
 
     /// Sets what is done about a create whose fate is unknown; by default it is looked for until
     /// the time is up.
     pub fn on_ambiguous(mut self, policy: OnAmbiguous) -> Builder {
-        self.on_ambiguous = policy;
+        self.settings.on_ambiguous = policy;
         self
     }
 
@@ -301,40 +261,40 @@ impl Builder {
     /// A create of unknown fate that is absent from two lists this far apart is sent once more.
     /// That nothing is paid twice rests on lists being behind by less than this.
     pub fn list_lag(mut self, lag: Duration) -> Builder {
-        self.list_lag = lag;
+        self.settings.list_lag = lag;
         self
     }
 
     /// Sets which lane requests take; batches by default.
     pub fn lane(mut self, lane: LaneChoice) -> Builder {
-        self.lane = lane;
+        self.settings.lane = lane;
         self
     }
 
     /// Sets how many requests of the lane `sync` are on their way at a time, at most; 8 by
     /// default. Fewer are, for a while, when the provider says that it is busy.
     pub fn max_concurrent(mut self, requests: usize) -> Builder {
-        self.max_concurrent = requests.max(1);
+        self.settings.max_concurrent = requests.max(1);
         self
     }
 
     /// Sets whether a request of the lane `sync` is asked once more where its answer was lost. It
     /// may have been paid for, and counts as possibly paid twice. Not by default.
     pub fn sync_retry(mut self, retry: bool) -> Builder {
-        self.sync_retry = retry;
+        self.settings.sync_retry = retry;
         self
     }
 
     /// Sets whether an id that the state knows with another content is asked anew. By default it
     /// is refused with [`Error::Conflict`].
     pub fn fresh(mut self, fresh: bool) -> Builder {
-        self.fresh = fresh;
+        self.settings.fresh = fresh;
         self
     }
 
     /// Sets the prices; the built-in table by default.
     pub fn prices(mut self, prices: Prices) -> Builder {
-        self.prices = prices;
+        self.settings.prices = prices;
         self
     }
 
@@ -342,7 +302,7 @@ impl Builder {
     /// is refused before anything is sent, with [`Error::OverBudget`]. What it may cost is an
     /// estimate, and rather too high: a token for three bytes of a body, and the longest answer.
     pub fn max_cost(mut self, dollars: f64) -> Builder {
-        self.max_cost = Some(dollars);
+        self.settings.max_cost = Some(dollars);
         self
     }
 
@@ -350,21 +310,21 @@ impl Builder {
     /// that passes, with the request expired, or without a result that was paid for. None of that
     /// is billed. What may have been paid for is not sent again because of this.
     pub fn attempts(mut self, attempts: u32) -> Builder {
-        self.attempts = attempts.max(1);
+        self.settings.attempts = attempts.max(1);
         self
     }
 
     /// Sets how long a batch is expected to take; 1 h by default. In the lane `auto`, what is needed
     /// sooner is asked one by one.
     pub fn batch_time(mut self, time: Duration) -> Builder {
-        self.batch_time = time;
+        self.settings.batch_time = time;
         self
     }
 
     /// Sets how long before its deadline a batch is cancelled, 15 min by default, so that the
     /// provider has the time to end it and what it did not do can be asked one by one.
     pub fn headroom(mut self, headroom: Duration) -> Builder {
-        self.headroom = headroom;
+        self.settings.headroom = headroom;
         self
     }
 
@@ -372,7 +332,7 @@ impl Builder {
     /// was cancelled and has not ended half the headroom before the deadline is then asked one by
     /// one all the same, and counts as possibly paid twice. Not by default.
     pub fn pay_twice_for_deadlines(mut self, pay: bool) -> Builder {
-        self.pay_twice = pay;
+        self.settings.pay_twice = pay;
         self
     }
 
@@ -387,7 +347,7 @@ impl Builder {
     /// promise. What was read from a cache is told by
     /// [`cache_read_tokens`](crate::Accounting::cache_read_tokens).
     pub fn cache_prefixes(mut self, mark: bool) -> Builder {
-        self.cache_prefixes = mark;
+        self.settings.cache_prefixes = mark;
         self
     }
 
@@ -402,36 +362,18 @@ impl Builder {
     /// started.
     pub fn build(self) -> Result<LlmBatch, Error> {
         let state = self.state.ok_or(Error::NoState)?;
-        if self.max_items == Some(0) {
+        if self.settings.max_items == Some(0) {
             let problem = "`max_items` is 0; a batch holds at least 1 request".to_owned();
             return Err(Error::Setting { problem });
         }
-        if self.lane != LaneChoice::Batch && !self.provider.answers_at_once() {
+        if self.settings.lane != LaneChoice::Batch && !self.provider.answers_at_once() {
             let name = self.provider.name();
             let problem = format!("the provider `{name}` has no lane but `batch`; leave it out");
             return Err(Error::Setting { problem });
         }
-        let settings = Settings {
-            max_items: self.max_items,
-            timeout: self.timeout,
-            poll_interval: self.poll_interval,
-            stop: self.stop,
-            held: self.held,
-            on_ambiguous: self.on_ambiguous,
-            list_lag: self.list_lag,
-            lane: self.lane,
-            max_concurrent: self.max_concurrent,
-            sync_retry: self.sync_retry,
-            fresh: self.fresh,
-            prices: self.prices,
-            max_cost: self.max_cost,
-            attempts: self.attempts,
-            batch_time: self.batch_time,
-            headroom: self.headroom,
-            pay_twice: self.pay_twice,
-            cache_prefixes: self.cache_prefixes,
-        };
-        let max_items = self.max_items.unwrap_or(MAX_ITEMS).min(self.provider.limits().max_items);
+        let settings = self.settings;
+        let max_items =
+            settings.max_items.unwrap_or(MAX_ITEMS).min(self.provider.limits().max_items);
         let engine = Arc::new(Engine::new(self.provider, settings, State::open(&state)?));
         let batcher = Batcher::builder(Processor::new(Arc::clone(&engine)))
             .max_batch_items(max_items)

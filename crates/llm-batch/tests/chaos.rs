@@ -66,7 +66,7 @@ fn simulator(seed: u64) -> llm_simulator::Builder {
             let run = runs.entry(question.text.clone()).or_default();
             *run += 1;
             match (*run, question.text.as_bytes().last()) {
-                (1, Some(b'2')) if seed % 5 == 0 => Said::Expired,
+                (1, Some(b'2')) if seed.is_multiple_of(5) => Said::Expired,
                 (1, Some(b'5')) if seed % 4 < 2 => {
                     let kind = "api_error".to_owned();
                     Said::Error { kind, message: "simulated".to_owned() }
@@ -232,7 +232,8 @@ impl Killer {
     fn kill_later(self: &Arc<Killer>, wait: Duration) {
         let killer = Arc::clone(self);
         thread::spawn(move || {
-            thread::sleep(wait);
+            let child = killer.child.lock().unwrap();
+            drop(killer.there.wait_timeout(child, wait).unwrap());
             killer.kill();
         });
     }
@@ -249,8 +250,7 @@ impl Killer {
                 assert!(ended.success() || ended.code().is_none(), "it failed: {ended}");
                 return ended.success();
             }
-            drop(child);
-            thread::sleep(Duration::from_millis(2));
+            drop(self.there.wait_timeout(child, Duration::from_millis(2)).unwrap());
         }
     }
 }

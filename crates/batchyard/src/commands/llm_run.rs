@@ -3,18 +3,15 @@
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs;
-use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use llm_batch::{
-    Accounting, Builder, Error, LaneChoice, LlmBatch, OnAmbiguous, Overview, Prices, Provider,
-    Stage, cancel,
-};
+use llm_batch::{Accounting, Error, Overview, Provider, Stage, cancel};
 use serde_json::json;
 
-use crate::cli::{Session, duration};
+use super::llm_settings::Settings;
+use crate::cli::Session;
 use crate::collect::finish;
 use crate::exit::{Exit, Stop, chain};
 use crate::input::Input;
@@ -44,6 +41,10 @@ The same command, run again, goes on where it was: an id never stands twice in t
 failed stays so; to ask again, give it a new id or name another --out. An id that comes again with
 another content is refused, unless --fresh asks it anew.
 
+The table of --prices has dollars for a million tokens, and a day from which they are:
+
+    {"as_of":"2026-01-01","models":{"the-model":{"input":3,"output":15}}}
+
 A submission whose answer is lost is looked for in the provider's list, so that nothing is paid for
 twice: it is sent again only when two lists --list-lag apart do not have it."#;
 
@@ -59,58 +60,8 @@ pub(crate) struct Options {
     /// Another address of the provider, https or loopback
     #[arg(long, value_name = "URL")]
     base_url: Option<String>,
-    /// Requests of one submission at most; by default what the provider takes
-    #[arg(long, value_name = "N")]
-    max_items: Option<NonZeroUsize>,
-    /// How often to ask how far a batch is, such as 15s
-    #[arg(long, value_name = "D", value_parser = duration)]
-    poll_interval: Option<Duration>,
-    /// How long the whole command may take, such as 26h
-    #[arg(long, value_name = "D", value_parser = duration)]
-    timeout: Option<Duration>,
-    /// What the run must cost at most, in dollars; one that may cost more is refused
-    #[arg(long, value_name = "USD", value_parser = dollars)]
-    max_cost: Option<f64>,
-    /// Table of prices to count with: {"as_of":T,"models":{MODEL:{"input":USD,"output":USD}}}, for
-    /// a million tokens; by default the one that is built in
-    #[arg(long, value_name = "FILE.json")]
-    prices: Option<PathBuf>,
-    /// batch = together, within hours, at the lower price; sync = one by one, several at a time,
-    /// answered at once; auto = in batches, but one by one where a deadline is too near for that
-    #[arg(long, value_name = "batch|sync|auto", default_value = "batch")]
-    lane: LaneChoice,
-    /// In the lane auto, how long a batch is expected to take, such as 1h; what has to be there
-    /// sooner is asked one by one
-    #[arg(long, value_name = "D", value_parser = duration)]
-    batch_time: Option<Duration>,
-    /// How long before its deadline a batch is cancelled, such as 15m
-    #[arg(long, value_name = "D", value_parser = duration)]
-    headroom: Option<Duration>,
-    /// In the lane auto, ask one by one what a cancelled batch has not told in time; it may be paid
-    /// for twice
-    #[arg(long)]
-    deadline_pay_twice: bool,
-    /// How often a request is sent at most that failed in passing or expired, unpaid; 3 by default
-    #[arg(long, value_name = "N")]
-    attempts: Option<NonZeroU32>,
-    /// Mark system texts that requests share for the provider's cache; writing there costs more,
-    /// and reading less
-    #[arg(long)]
-    cache_prefixes: bool,
-    /// In the lane sync, ask once more where an answer was lost; it may be paid for twice
-    #[arg(long)]
-    sync_retry: bool,
-    /// What to do about a submission that was not answered, once the provider's list was looked at:
-    /// hold = look again and send what is absent twice; fail = end its requests at once; resubmit =
-    /// send what is absent at once, and count it as possibly paid twice
-    #[arg(long, value_name = "hold|fail|resubmit", default_value = "hold")]
-    on_ambiguous: OnAmbiguous,
-    /// How far the provider's list may be behind, such as 60s
-    #[arg(long, value_name = "D", value_parser = duration)]
-    list_lag: Option<Duration>,
-    /// Ask anew what was asked before with another content, and keep the old results beside OUT
-    #[arg(long)]
-    fresh: bool,
+    #[command(flatten)]
+    settings: Settings,
     /// On SIGINT or SIGTERM, ask the provider to stop working on the batches; what it has done by
     /// then is collected by the next run
     #[arg(long)]
@@ -145,23 +96,26 @@ pub(crate) fn run(session: &Session, options: &Options) -> Result<Exit, Stop> {
     refuse_orphans(&options.out, &state)?;
     let is_new = !options.out.exists();
     // What is asked anew is in none of the old results; they are set aside once all was read.
-    let results = if options.fresh { None } else { Some(Results::open(&options.out)?) };
+    let results = if options.settings.fresh { None } else { Some(Results::open(&options.out)?) };
     let held = results.as_ref().map_or_else(HashMap::new, |results| results.held().clone());
     let stop = llm_batch::Stop::new();
-    let llm =
-        builder(options, Arc::clone(&provider), &state)?.held(held).stop(stop.clone()).build();
+    let llm = options
+        .settings
+        .builder(Arc::clone(&provider), &state)?
+        .held(held)
+        .stop(stop.clone())
+        .build();
     let ended = llm.map_err(|error| not_run(&error)).and_then(|llm| {
         let mut unreadable = None;
         let requests = requests
             .map(|request| request.map_err(|stop| unreadable.insert(stop).message().to_owned()));
         let loaded = llm.load(requests);
         let loaded = loaded.map_err(|error| unreadable.unwrap_or_else(|| not_run(&error)))?;
-        let results = match results {
-            Some(results) => results,
-            None => {
-                set_aside(output, &options.out)?;
-                Results::open(&options.out)?
-            }
+        let results = if let Some(results) = results {
+            results
+        } else {
+            set_aside(output, &options.out)?;
+            Results::open(&options.out)?
         };
         session.interrupt.resume_with(Some(resume_command()));
         let (total, state) = (loaded.len(), state.display());
@@ -202,50 +156,6 @@ pub(crate) fn run(session: &Session, options: &Options) -> Result<Exit, Stop> {
     }
 }
 
-/// Returns the settings that the options name.
-fn builder(options: &Options, provider: Arc<dyn Provider>, state: &Path) -> Result<Builder, Stop> {
-    let mut builder = LlmBatch::builder(provider)
-        .state(state)
-        .lane(options.lane)
-        .sync_retry(options.sync_retry)
-        .pay_twice_for_deadlines(options.deadline_pay_twice)
-        .cache_prefixes(options.cache_prefixes)
-        .on_ambiguous(options.on_ambiguous)
-        .fresh(options.fresh);
-    if let Some(file) = &options.prices {
-        let text = Input::File(file.clone()).read_text()?;
-        let prices = Prices::parse(&text);
-        builder = builder.prices(prices.map_err(|error| {
-            Stop::refused(format_args!("{}: {}", file.display(), chain(&error)))
-        })?);
-    }
-    if let Some(time) = options.batch_time {
-        builder = builder.batch_time(time);
-    }
-    if let Some(headroom) = options.headroom {
-        builder = builder.headroom(headroom);
-    }
-    if let Some(attempts) = options.attempts {
-        builder = builder.attempts(attempts.get());
-    }
-    if let Some(lag) = options.list_lag {
-        builder = builder.list_lag(lag);
-    }
-    if let Some(max_items) = options.max_items {
-        builder = builder.max_items(max_items.get());
-    }
-    if let Some(interval) = options.poll_interval {
-        builder = builder.poll_interval(interval);
-    }
-    if let Some(timeout) = options.timeout {
-        builder = builder.timeout(timeout);
-    }
-    if let Some(dollars) = options.max_cost {
-        builder = builder.max_cost(dollars);
-    }
-    Ok(builder)
-}
-
 /// Asks the provider to stop working on every batch that has not ended as far as is known.
 fn cancel_open(output: &Output, provider: &dyn Provider, state: &Path) {
     let Ok(overview) = Overview::read(state) else { return };
@@ -256,12 +166,6 @@ fn cancel_open(output: &Output, provider: &dyn Provider, state: &Path) {
             Err(error) => output.note(format!("note: {batch_id}: not cancelled: {error}")),
         }
     }
-}
-
-/// Parses an amount of dollars.
-fn dollars(text: &str) -> Result<f64, String> {
-    let amount = text.parse().ok().filter(|amount: &f64| amount.is_finite() && *amount >= 0.0);
-    amount.ok_or_else(|| "expected dollars, such as 2.50".to_owned())
 }
 
 /// Says why a run ended, with the status that belongs to it.

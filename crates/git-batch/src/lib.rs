@@ -105,6 +105,11 @@
 #![forbid(unsafe_code)]
 
 mod batch;
+#[cfg(feature = "testing")]
+#[doc(hidden)]
+pub mod disk;
+#[cfg(not(feature = "testing"))]
+mod disk;
 mod earlier;
 mod error;
 mod gate;

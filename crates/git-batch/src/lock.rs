@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::ApplyError;
+use crate::{ApplyError, disk};
 
 /// The folder that belongs to the writer.
 pub(crate) fn state_of(common_dir: &Path) -> PathBuf {
@@ -82,6 +82,11 @@ fn create_private(path: &Path) -> io::Result<()> {
         builder.mode(0o700);
     }
     match builder.create(path) {
+        Ok(()) => {
+            disk::note(|| disk::Change::MakeFolder(path.to_owned()));
+            // Records in it are to survive a power cut.
+            disk::sync_folder(path.parent().unwrap_or(path))
+        }
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
         other => other,
     }

@@ -140,7 +140,42 @@ pub(crate) fn classify(reason: &str) -> Class {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn any_output_is_read_and_nothing_is_invented(stdout: Vec<u8>) {
+            for line in lines(&stdout) {
+                prop_assert!(stdout.contains_str(line.from) && stdout.contains_str(line.to));
+            }
+        }
+
+        /// Whatever a remote gives as its reason, a refused ref is refused, and the reason can be shown.
+        #[test]
+        fn a_refusal_is_a_refusal_whatever_its_reason(reason: String, is_remote: bool) {
+            let who = if is_remote { "remote rejected" } else { "rejected" };
+            let stdout = format!("!\tA:refs/heads/x\t[{who}] ({reason})\n");
+            let first = lines(stdout.as_bytes()).next();
+            // A line end in it cuts it, and the rest is no line about this ref and object.
+            let status = first.expect("a line").status;
+            let Some(PushStatus::Rejected { reason, .. }) = status else {
+                return Err(TestCaseError::fail(format!("{status:?}")));
+            };
+            prop_assert!(!reason.chars().any(char::is_control), "{:?}", reason);
+        }
+
+        #[test]
+        fn refs_and_objects_come_back(from in "[0-9a-f]{40}", to in "refs/heads/[a-z]{1,20}") {
+            for (flag, landed) in [(" ", true), ("*", true), ("=", true), ("!", false)] {
+                let stdout = format!("{flag}\t{from}:{to}\tsummary\n");
+                let read = lines(stdout.as_bytes()).next().expect("a line");
+                prop_assert_eq!((read.from, read.to), (from.as_bytes(), to.as_bytes()));
+                prop_assert_eq!(read.status.is_some_and(|status| status.is_landed()), landed);
+            }
+        }
+    }
 
     fn rejected(class: Class, reason: &str) -> PushStatus {
         PushStatus::Rejected { class, reason: reason.to_owned() }

@@ -37,6 +37,7 @@ pub(crate) fn now() -> gix::date::Time {
 /// Marks a point.
 #[cfg(feature = "testing")]
 pub(crate) fn reach(name: &str) {
+    crate::disk::note(|| crate::disk::Change::Reach(name.to_owned()));
     let mut stop = STOP.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let Some((wanted, left)) = &mut *stop else { return };
     if wanted != name {

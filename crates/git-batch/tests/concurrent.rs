@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::fs;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -161,7 +162,9 @@ fn a_killed_writer_blocks_nobody() {
     let git_dir = fixture.work().join(".git");
     for n in 0..4 {
         let mut writer = child(&fixture, &format!("k{n}")).spawn().unwrap();
-        while !git_dir.join("batchyard/held").exists() && writer.try_wait().unwrap().is_none() {
+        let holds =
+            || fs::metadata(git_dir.join("batchyard/held")).is_ok_and(|data| data.len() > 0);
+        while !holds() && writer.try_wait().unwrap().is_none() {
             std::thread::yield_now();
         }
         writer.kill().unwrap();

@@ -3,12 +3,15 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use git_batch::{Commit, GitBatch, Operation, Report, Settings, Strategy, stops};
+use git_batch::{
+    Commit, ExecutorKind, GitBatch, OnMoved, Operation, Report, Settings, Strategy, stops,
+};
 use support::worktree::{capture, linked, put, status};
 use support::{Fixture, landed, run};
 
@@ -38,6 +41,14 @@ const STOPS: [(&str, u32); 17] = [
 struct Yard {
     fixture: Fixture,
     worktree: PathBuf,
+    settings: Settings,
+}
+
+/// How a batch is done.
+fn settings(moved: &str, executor: &str) -> Settings {
+    let on_moved = if moved == "rebase" { OnMoved::Rebase } else { OnMoved::Merge };
+    let executor = if executor == "git" { ExecutorKind::GitProgram } else { ExecutorKind::Auto };
+    Settings::default().with_on_moved(on_moved).with_executor(executor)
 }
 
 impl Yard {
@@ -58,7 +69,7 @@ impl Yard {
         fs::remove_file(worktree.join("old/kept.txt")).unwrap();
         // What the fixture itself has sent does not count.
         fixture.at_remote(["reflog", "expire", "--expire=now", "--all"]);
-        Yard { fixture, worktree }
+        Yard { fixture, worktree, settings: Settings::default() }
     }
 
     fn operations(&self) -> Vec<Operation> {
@@ -80,7 +91,8 @@ impl Yard {
     /// Runs the batch again and looks at all that it must have left behind.
     fn finish(&self, what: &str) {
         let fixture = &self.fixture;
-        let report = fixture.open().apply(self.operations()).unwrap();
+        let git = GitBatch::open(fixture.work(), self.settings.clone()).unwrap();
+        let report = git.apply(self.operations()).unwrap();
         for (id, outcome) in &report.outcomes {
             assert!(outcome.is_success(), "{what}: {id} {outcome:?}");
         }
@@ -114,7 +126,7 @@ impl Yard {
         assert_eq!(left, Vec::<PathBuf>::new(), "{what}");
         fixture.assert_sound();
 
-        let again = fixture.open().apply(self.operations()).unwrap();
+        let again = git.apply(self.operations()).unwrap();
         assert_eq!(again.outcomes, report.outcomes, "{what}");
         assert_eq!((again.replayed.len(), again.pushes()), (again.outcomes.len(), 0), "{what}");
     }
@@ -172,7 +184,7 @@ fn locks(dir: &Path) -> Vec<PathBuf> {
         let path = entry.path();
         if path.is_dir() {
             found.extend(locks(&path));
-        } else if path.extension().is_some_and(|end| end == "lock") || path.ends_with("held") {
+        } else if path.extension().is_some_and(|end| end == "lock") {
             found.push(path);
         }
     }
@@ -199,7 +211,9 @@ fn runs_a_batch_and_is_killed() {
     if let Ok(stop) = std::env::var("CRASH_STOP") {
         stops::kill_at(&stop, std::env::var("CRASH_NTH").unwrap().parse().unwrap());
     }
-    let git = GitBatch::open(work, Settings::default()).unwrap();
+    let way = |name| std::env::var(name).unwrap_or_default();
+    let settings = settings(&way("CRASH_MOVED"), &way("CRASH_EXECUTOR"));
+    let git = GitBatch::open(work, settings).unwrap();
     if std::env::var_os("CRASH_LAND").is_some() {
         let branches = ["a".to_owned(), "b".to_owned()];
         git.land("main", &branches, Strategy::Merge).unwrap();
@@ -212,6 +226,27 @@ fn runs_a_batch_and_is_killed() {
     };
     let report = git.apply(operations).unwrap();
     assert!(report.outcomes.iter().all(|(_, outcome)| outcome.is_success()), "{report:?}");
+}
+
+/// No point is forgotten.
+#[test]
+fn the_points_are_those_that_the_source_has() {
+    fn collect(folder: &Path, found: &mut BTreeSet<String>) {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                collect(&path, found);
+                continue;
+            }
+            let text = fs::read_to_string(&path).unwrap();
+            let names = text.split("reach(\"").skip(1).filter_map(|rest| rest.split('"').next());
+            found.extend(names.map(str::to_owned));
+        }
+    }
+    let mut found = BTreeSet::new();
+    collect(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut found);
+    let known: BTreeSet<String> = STOPS.iter().map(|(stop, _)| (*stop).to_owned()).collect();
+    assert_eq!(found, known);
 }
 
 /// Kills at every fourth of all points, counted from `first`.
@@ -265,6 +300,27 @@ fn killed_while_the_push_runs_each_operation_lands_once() {
     fs::rename(&written, &pid).unwrap();
     assert_eq!(killed.wait().unwrap().code(), None, "it was not killed");
     yard.finish("killed in the middle of a push");
+}
+
+/// The same where branches are rebased, and where the git program does the work.
+#[test]
+fn killed_in_other_ways_of_working_each_operation_lands_once() {
+    let ways = [("rebase", ""), ("merge", "git")];
+    for (moved, executor) in ways {
+        for (stop, nth) in [("caught up", 1), ("pushed", 3), ("refs moved", 2), ("before done", 1)]
+        {
+            let yard = Yard { settings: settings(moved, executor), ..Yard::new() };
+            let status = child(&yard.fixture, &yard.worktree)
+                .env("CRASH_STOP", stop)
+                .env("CRASH_NTH", nth.to_string())
+                .env("CRASH_MOVED", moved)
+                .env("CRASH_EXECUTOR", executor)
+                .status()
+                .unwrap();
+            assert_eq!(status.code(), None, "{stop:?} was not reached {nth} times");
+            yard.finish(&format!("{moved} {executor}: killed at {stop:?}, {nth}"));
+        }
+    }
 }
 
 /// Whoever writes next finishes the batch of another, and then does its own.

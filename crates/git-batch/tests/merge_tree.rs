@@ -190,6 +190,18 @@ fn merges_without_renames_equal_those_of_git() {
 }
 
 #[test]
+#[ignore = "takes many minutes: for whoever changes how merges are made"]
+fn ten_thousand_merges_equal_those_of_git() {
+    for part in 0..5 {
+        for with_renames in [false, true] {
+            let seed = 100 + 2 * part + u64::from(with_renames);
+            let (clean, conflicts) = compare(seed, 1000, with_renames);
+            assert!(clean > 125 && conflicts > 125, "{clean} clean, {conflicts} conflicts");
+        }
+    }
+}
+
+#[test]
 fn merges_with_renames_equal_those_of_git() {
     let (clean, conflicts) = compare(2, cases(), true);
     let least = cases() / 8;

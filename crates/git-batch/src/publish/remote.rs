@@ -154,7 +154,30 @@ fn variable_of<'a>(remote: &str, setting: &'a [u8]) -> Option<&'a [u8]> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn any_answer_is_a_list_or_an_error(stdout: Vec<u8>) {
+            if let Ok(state) = parse(&stdout) {
+                prop_assert!(state.refs.keys().all(|name| is_full_name(name.as_bstr())));
+            }
+        }
+
+        #[test]
+        fn what_is_listed_comes_back(
+            refs in prop::collection::btree_map("refs/heads/[a-z]{1,9}", "[0-9a-f]{40}", 0..20),
+        ) {
+            let lines: Vec<String> =
+                refs.iter().map(|(name, id)| format!("{id}\t{name}\n")).collect();
+            let state = parse(lines.concat().as_bytes()).expect("a list");
+            let read: BTreeMap<String, String> =
+                state.refs.iter().map(|(name, id)| (name.to_string(), id.to_string())).collect();
+            prop_assert_eq!(read, refs);
+        }
+    }
 
     #[test]
     fn refs_and_head_are_read_and_the_rest_is_passed_over() {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -11,7 +11,7 @@ use gix::refs::FullName;
 
 use super::{Built, Event, Key, Record, Wire};
 use crate::store::crc32;
-use crate::{ApplyError, Outcome, stops};
+use crate::{ApplyError, Outcome, disk, stops};
 
 /// The first line of each file. Another number is another format.
 const HEADER: &[u8] = b"batchyard batch 1\n";
@@ -75,20 +75,21 @@ impl Records {
     /// Notes durably what is about to be done. Nobody will ask for what became of a batch that
     /// `is_kept` is false for.
     pub(crate) fn begin(&self, key: Key, is_kept: bool, built: &Built) -> io::Result<OpenRecord> {
-        fs::create_dir_all(&self.open)?;
-        fs::create_dir_all(&self.done)?;
+        let mut fsyncs = 0;
+        for folder in [&self.open, &self.done] {
+            fsyncs += disk::make_folder(folder)?;
+        }
         let path = self.open.join(key.to_string());
         let temporary = path.with_extension("new");
         let mut bytes = HEADER.to_vec();
         put_frame(built, &mut bytes);
-        let mut file = File::create(&temporary)?;
-        file.write_all(&bytes)?;
-        file.sync_all()?;
+        disk::write_synced(&temporary, &bytes)?;
         stops::reach("record written");
-        fs::rename(&temporary, &path)?;
-        File::open(&self.open)?.sync_all()?;
+        disk::rename(&temporary, &path)?;
+        disk::sync_folder(&self.open)?;
+        let file = File::options().append(true).open(&path)?;
         let done = is_kept.then(|| self.done.join(key.to_string()));
-        Ok(OpenRecord { file, path, done, fsyncs: 2 })
+        Ok(OpenRecord { file, path, done, fsyncs: fsyncs + 2 })
     }
 
     /// Goes on with a batch that another process began.
@@ -150,17 +151,16 @@ impl OpenRecord {
     /// Puts away the record of a batch that is done.
     pub(crate) fn close(&self) -> io::Result<()> {
         match &self.done {
-            Some(done) => fs::rename(&self.path, done),
-            None => fs::remove_file(&self.path),
+            Some(done) => disk::rename(&self.path, done),
+            None => disk::remove(&self.path),
         }
     }
 
     fn append(&mut self, event: &Event) -> io::Result<()> {
         let mut bytes = Vec::new();
         put_frame(event, &mut bytes);
-        self.file.write_all(&bytes)?;
         self.fsyncs += 1;
-        self.file.sync_data()
+        disk::append_synced(&self.file, &self.path, &bytes)
     }
 }
 

@@ -182,6 +182,18 @@ pub(super) mod tests {
             prop_assert_eq!(round_trip(&text), Some(text));
         }
 
+        /// However a payload is damaged, it is read as something or as nothing: no panic, and no memory
+        /// for lengths that are none.
+        #[test]
+        fn a_damaged_payload_does_no_harm(at: prop::sample::Index, new: [u8; 8], cut: prop::sample::Index) {
+            let mut bytes = Vec::new();
+            built(7, outcomes()).put(&mut bytes);
+            let at = at.index(bytes.len() - new.len());
+            bytes[at..at + new.len()].copy_from_slice(&new);
+            bytes.truncate(cut.index(bytes.len()).max(at + new.len()));
+            let _ = Built::take(&mut bytes.as_slice());
+        }
+
         #[test]
         fn bytes_of_no_value_are_none(bytes: Vec<u8>) {
             let mut input = bytes.as_slice();

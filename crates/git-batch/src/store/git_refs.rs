@@ -10,7 +10,7 @@ use super::ref_locks::RefLocks;
 use super::refs::{Faults, Moved, PATIENCE, RefMove, check_unmoved, each, faults, not_moved};
 use super::{Signer, Store, check_not_checked_out, clashes};
 use crate::publish::scrub;
-use crate::{OpError, OpErrorKind};
+use crate::{OpError, OpErrorKind, stops};
 
 impl Store {
     pub(super) fn move_by_git(
@@ -18,7 +18,8 @@ impl Store {
         moves: &[RefMove],
         signer: &Signer,
     ) -> Result<Vec<Moved>, Faults> {
-        let _locks = self.lock_indexes(moves)?;
+        let locks = self.lock_indexes(moves)?;
+        self.fsyncs += locks.fsyncs;
         let names: Vec<&FullName> = moves.iter().map(|m| &m.name).collect();
         let failed = |error: &OpError| -> Faults {
             moves.iter().map(|m| (m.name.clone(), error.clone())).collect()
@@ -58,6 +59,7 @@ impl Store {
             // loses nothing.
             let _ = index.commit();
         }
+        stops::reach("refs moved");
         let committer = signer.reflog_bytes();
         for m in left {
             // Git notes the move of the work tree that it runs in by itself.
@@ -65,6 +67,7 @@ impl Store {
                 let _ = self.log_head(m, &committer);
             }
         }
+        drop(locks);
         let _ = self.repo.refs.force_refresh_packed_buffer();
         Ok(moves.iter().map(|_| Ok(())).collect())
     }

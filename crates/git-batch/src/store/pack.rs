@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -14,7 +14,7 @@ use gix::zlib::Compression;
 use gix::zlib::stream::deflate;
 
 use super::Store;
-use crate::{OpError, stops};
+use crate::{OpError, disk, stops};
 
 /// An object that is only in memory.
 pub(super) type Unwritten = (ObjectId, Kind, Vec<u8>);
@@ -40,7 +40,7 @@ impl Drop for Keep {
     fn drop(&mut self) {
         if let Some(path) = self.0.take() {
             // A leftover costs space, not correctness.
-            let _ = fs::remove_file(path);
+            let _ = disk::remove(&path);
         }
     }
 }
@@ -162,24 +162,22 @@ impl Pack {
     fn store(&self, folder: &Path) -> io::Result<Keep> {
         let name = format!("pack-{}", self.new_name()?);
         let keep = folder.join(format!("{name}.keep"));
-        fs::write(&keep, MARK)?;
+        disk::write(&keep, MARK)?;
         let keep = Keep(Some(keep));
         stops::reach("keep written");
         for ([extension, prefix], content) in
             [(["pack", TEMPORARY[0]], &self.data), (["idx", TEMPORARY[1]], &self.index)]
         {
             let temporary = folder.join(format!("{prefix}{}", self.checksum));
-            let mut file = File::create(&temporary)?;
-            file.write_all(content)?;
-            file.sync_all()?;
-            let mut permissions = file.metadata()?.permissions();
+            disk::write_synced(&temporary, content)?;
+            let mut permissions = fs::metadata(&temporary)?.permissions();
             permissions.set_readonly(true);
-            file.set_permissions(permissions)?;
+            fs::set_permissions(&temporary, permissions)?;
             stops::reach("pack part written");
-            fs::rename(&temporary, folder.join(format!("{name}.{extension}")))?;
+            disk::rename(&temporary, &folder.join(format!("{name}.{extension}")))?;
         }
         stops::reach("pack in place");
-        File::open(folder)?.sync_all()?;
+        disk::sync_folder(folder)?;
         Ok(keep)
     }
 
@@ -286,7 +284,119 @@ pub(crate) fn crc32(data: &[u8]) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::{crc32, push_header};
+    use std::path::Path;
+    use std::process::{Command, Stdio};
+
+    use gix::objs::WriteTo;
+    use gix::objs::tree::{Entry, EntryKind};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Runs git in a folder and gives it something to read.
+    fn git(dir: &Path, args: &[&str], stdin: &[u8]) -> (bool, Vec<u8>) {
+        let mut child = Command::new("git")
+            .current_dir(dir)
+            .args(args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("git runs");
+        let mut pipe = child.stdin.take().expect("a pipe");
+        let bytes = stdin.to_vec();
+        let writer = std::thread::spawn(move || pipe.write_all(&bytes));
+        let output = child.wait_with_output().expect("it ends");
+        let _ = writer.join().expect("no panic");
+        (output.status.success(), output.stdout)
+    }
+
+    fn object(kind: Kind, data: Vec<u8>, hash: gix::hash::Kind) -> Unwritten {
+        let id = gix::objs::compute_hash(hash, kind, &data).expect("no attack");
+        (id, kind, data)
+    }
+
+    /// Contents as files of one folder, and a commit of it.
+    fn objects(contents: Vec<Vec<u8>>, hash: gix::hash::Kind) -> Vec<Unwritten> {
+        let mut objects: Vec<Unwritten> =
+            contents.into_iter().map(|content| object(Kind::Blob, content, hash)).collect();
+        let mode = EntryKind::Blob.into();
+        let named = |(n, (oid, ..)): (usize, &Unwritten)| {
+            let filename = format!("file-{n:04}").into();
+            Entry { mode, filename, oid: *oid }
+        };
+        let entries = objects.iter().enumerate().map(named).collect();
+        let mut tree = Vec::new();
+        gix::objs::Tree { entries }.write_to(&mut tree).expect("a tree");
+        let tree = object(Kind::Tree, tree, hash);
+        let commit =
+            format!("tree {}\nauthor A <a@b> 1 +0000\ncommitter A <a@b> 1 +0000\n\nm\n", tree.0);
+        objects.extend([object(Kind::Commit, commit.into_bytes(), hash), tree]);
+        objects.sort();
+        objects.dedup_by_key(|(id, ..)| *id);
+        objects
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
+        /// Git takes each pack, makes the same index for it, and reads the same objects.
+        #[test]
+        fn git_reads_every_pack_as_it_was_written(
+            mut contents in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 0..20),
+            large in prop::collection::vec(any::<u8>(), 0..3),
+            is_sha256: bool,
+        ) {
+            // Some that need more than one byte, and more than two, for their length.
+            contents.extend(large.iter().map(|byte| vec![*byte; 2000 * usize::from(*byte)]));
+            let hash = if is_sha256 { gix::hash::Kind::Sha256 } else { gix::hash::Kind::Sha1 };
+            let objects = objects(contents, hash);
+            let pack = Pack::build(&objects, hash).expect("a pack");
+            let dir = tempfile::tempdir().expect("a folder");
+            let format = format!("--object-format={hash}");
+            prop_assert!(git(dir.path(), &["init", "-q", "--bare", &format, "."], b"").0);
+            let (is_sound, _) = git(dir.path(), &["index-pack", "--strict", "--stdin"], &pack.data);
+            prop_assert!(is_sound, "git index-pack --strict refuses it");
+            let index = dir.path().join(format!("objects/pack/pack-{}.idx", pack.checksum));
+            prop_assert_eq!(fs::read(index).expect("an index"), &pack.index[..]);
+            let ids: Vec<String> = objects.iter().map(|(id, ..)| format!("{id}\n")).collect();
+            let (_, read) = git(dir.path(), &["cat-file", "--batch"], ids.concat().as_bytes());
+            let mut expected = Vec::new();
+            for (id, kind, data) in &objects {
+                expected.extend_from_slice(format!("{id} {kind} {}\n", data.len()).as_bytes());
+                expected.extend_from_slice(data);
+                expected.push(b'\n');
+            }
+            prop_assert_eq!(read, expected);
+        }
+
+        /// Also offsets that no test can write a pack for.
+        #[test]
+        fn git_reads_offsets_of_any_size(offsets in prop::collection::btree_set(any::<u64>(), 1..30)) {
+            let hash = gix::hash::Kind::Sha1;
+            let mut entries: Vec<(ObjectId, u32, u64)> = offsets
+                .iter()
+                .map(|offset| {
+                    // Git takes them as signed numbers.
+                    let offset = offset >> 1 >> (offset % 60);
+                    let data = offset.to_string().into_bytes();
+                    let crc = crc32(&data);
+                    (object(Kind::Blob, data, hash).0, crc, offset)
+                })
+                .collect();
+            entries.sort();
+            entries.dedup();
+            let index = build_index(&entries, ObjectId::null(hash), hash).expect("an index");
+            let dir = tempfile::tempdir().expect("a folder");
+            let (is_read, shown) = git(dir.path(), &["show-index", "--object-format=sha1"], &index);
+            prop_assert!(is_read);
+            let expected: Vec<String> = entries
+                .iter()
+                .map(|(id, crc, offset)| format!("{offset} {id} ({crc:08x})\n"))
+                .collect();
+            prop_assert_eq!(String::from_utf8_lossy(&shown), expected.concat());
+        }
+    }
 
     #[test]
     fn crc32_of_the_check_string() {

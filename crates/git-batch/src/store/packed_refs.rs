@@ -1,12 +1,14 @@
 //! The file `packed-refs`, read and rewritten with everything in it that is not ours to change.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use bstr::{BStr, BString, ByteSlice};
 use gix::ObjectId;
+
+use crate::disk;
 
 /// The name of the file below the common directory.
 pub(super) const NAME: &str = "packed-refs";
@@ -80,9 +82,7 @@ impl PackedRefs {
         let temporary = self.path.with_file_name(TEMPORARY);
         let mut text = self.header.clone();
         self.entries.values().for_each(|lines| text.extend_from_slice(lines));
-        let mut file = File::create(&temporary)?;
-        file.write_all(&text)?;
-        file.sync_all()?;
+        disk::write_synced(&temporary, &text)?;
         Ok(NewPackedRefs { temporary, path })
     }
 }
@@ -97,6 +97,6 @@ pub(super) struct NewPackedRefs {
 impl NewPackedRefs {
     /// Puts the new file in the place of the old one, all its refs at once.
     pub(super) fn commit(self) -> io::Result<()> {
-        fs::rename(self.temporary, self.path)
+        disk::rename(&self.temporary, &self.path)
     }
 }

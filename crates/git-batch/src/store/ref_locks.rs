@@ -2,13 +2,16 @@
 //!
 //! Git locks the ref `x` by making the file `x.lock`. Here that file is one more name, a hard link,
 //! of a file of our own that lists all the locks: what a killed process left is ours exactly where
-//! it is still that file. No lock is ever removed for being old.
+//! it is still that file. No lock is ever removed for being old. The file stays from batch to batch, so
+//! that a power cut cannot take its name away and leave that of a lock.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+
+use crate::disk;
 
 /// The file that all locks are names of, in the folder of the writer.
 const HELD: &str = "batchyard/held";
@@ -19,6 +22,8 @@ pub(super) struct RefLocks {
     common_dir: PathBuf,
     held: PathBuf,
     taken: Vec<PathBuf>,
+    /// How many calls of `fsync` it took to begin.
+    pub(super) fsyncs: u32,
 }
 
 impl RefLocks {
@@ -31,10 +36,16 @@ impl RefLocks {
             list.extend_from_slice(lock_of(file).as_os_str().as_encoded_bytes());
             list.push(0);
         }
-        let mut file = File::options().write(true).create_new(true).open(&held)?;
+        let is_new = !held.exists();
+        let mut file = File::options().write(true).create(true).truncate(true).open(&held)?;
         // Not durable: if a power cut takes the list away, the locks that are left are looked for.
         file.write_all(&list)?;
-        Ok(RefLocks { common_dir: common_dir.to_owned(), held, taken: Vec::new() })
+        disk::note(|| disk::Change::Write(held.clone(), list));
+        if is_new {
+            disk::sync_folder(held.parent().unwrap_or(common_dir))?;
+        }
+        let (common_dir, taken) = (common_dir.to_owned(), Vec::new());
+        Ok(RefLocks { common_dir, held, taken, fsyncs: u32::from(is_new) })
     }
 
     /// Locks one of the files; waits until `end` for somebody else who has it.
@@ -74,12 +85,12 @@ impl RefLocks {
 impl Drop for RefLocks {
     fn drop(&mut self) {
         for lock in &self.taken {
-            let _ = fs::remove_file(lock);
+            let _ = disk::remove(lock);
             remove_empty_folders(lock.parent(), &self.common_dir);
         }
         // Last, so that what cannot be removed now is known to the next writer.
         if self.taken.iter().all(|lock| !lock.exists()) {
-            let _ = fs::remove_file(&self.held);
+            let _ = disk::write(&self.held, b"");
         }
     }
 }
@@ -93,7 +104,7 @@ pub(super) fn sweep(common_dir: &Path) {
         let Ok(name) = gix::path::from_byte_slice(name) else { continue };
         let lock = common_dir.join(name);
         if fs::symlink_metadata(&lock).is_ok_and(|other| is_same_file(&data, &other)) {
-            let _ = fs::remove_file(&lock);
+            let _ = disk::remove(&lock);
             remove_empty_folders(lock.parent(), common_dir);
         }
     }
@@ -104,7 +115,7 @@ pub(super) fn sweep(common_dir: &Path) {
         let folders = above.map(|entry| entry.path()).chain([common_dir.to_owned()]);
         folders.for_each(|folder| sweep_files(&folder, &data));
     }
-    let _ = fs::remove_file(&held);
+    let _ = disk::write(&held, b"");
 }
 
 /// Removes all that is one file with `data`, in a folder and those inside.
@@ -122,7 +133,7 @@ fn sweep_files(folder: &Path, data: &Metadata) {
         let path = entry.path();
         let is_lock = path.extension().is_some_and(|end| end == "lock");
         if is_lock && fs::symlink_metadata(&path).is_ok_and(|other| is_same_file(data, &other)) {
-            let _ = fs::remove_file(&path);
+            let _ = disk::remove(&path);
         }
     }
 }
@@ -139,7 +150,7 @@ fn links(_: &Metadata) -> u64 {
 
 /// Makes the lock, which must not exist.
 fn make(held: &Path, lock: &Path) -> io::Result<()> {
-    match fs::hard_link(held, lock) {
+    match disk::link(held, lock) {
         // Some file systems have no hard links. There a lock that is left behind stays.
         Err(error)
             if matches!(

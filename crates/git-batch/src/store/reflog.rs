@@ -8,6 +8,7 @@ use bstr::ByteSlice;
 
 use super::Store;
 use super::refs::{RefMove, path_of};
+use crate::disk;
 
 impl Store {
     /// Whether moving a branch begins a reflog where there is none yet.
@@ -59,7 +60,9 @@ impl Store {
         line.extend_from_slice(&bstr::join(" ", m.message.fields()));
         line.push(b'\n');
         // One write, so that lines of others do not stand in the middle of it.
-        File::options().append(true).create(true).open(path)?.write_all(&line)
+        File::options().append(true).create(true).open(path)?.write_all(&line)?;
+        disk::note(|| disk::Change::Append(path.to_owned(), line));
+        Ok(())
     }
 }
 

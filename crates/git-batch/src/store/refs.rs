@@ -1,8 +1,8 @@
 //! Moves local branches by compare-and-swap, each alone in its success or failure.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use super::ref_locks::{self, RefLocks};
 use super::reflog::remove_empty;
 use super::{Signer, Store, check_not_checked_out, clashes};
 use crate::record::wire_struct;
-use crate::{OpError, OpErrorKind, stops};
+use crate::{OpError, OpErrorKind, disk, stops};
 
 /// How long to wait for somebody who has the lock of one ref, and of all refs together: as long as
 /// git itself waits by default.
@@ -95,6 +95,7 @@ impl Store {
         signer: &Signer,
     ) -> Result<Vec<Moved>, Faults> {
         let mut locks = self.lock(moves)?;
+        self.fsyncs += locks.fsyncs;
         let is_loose: Vec<bool> =
             moves.iter().map(|m| self.common_dir.join(path_of(&m.name)).is_file()).collect();
         let all: Vec<&RefMove> = moves.iter().collect();
@@ -162,7 +163,7 @@ impl Store {
         let mut folders = BTreeSet::new();
         for (m, is_loose) in moves.iter().zip(is_loose) {
             let written = match is_loose && !arrived.contains(&m.name) {
-                true if packs_all => fs::remove_file(self.common_dir.join(path_of(&m.name))),
+                true if packs_all => disk::remove(&self.common_dir.join(path_of(&m.name))),
                 true => self.write_loose(m),
                 false => Ok(()),
             };
@@ -299,10 +300,8 @@ impl Store {
 
     fn write_loose(&mut self, m: &RefMove) -> io::Result<()> {
         let (temporary, path) = (self.common_dir.join(TEMPORARY), path_of(&m.name));
-        let mut file = File::create(&temporary)?;
-        writeln!(file, "{}", m.new)?;
-        file.sync_all()?;
-        fs::rename(&temporary, self.common_dir.join(&path))?;
+        disk::write_synced(&temporary, format!("{}\n", m.new).as_bytes())?;
+        disk::rename(&temporary, &self.common_dir.join(&path))?;
         self.fsyncs += 1 + self.sync_folder(&path);
         Ok(())
     }
@@ -312,7 +311,7 @@ impl Store {
     /// not move.
     fn sync_folder(&self, file: &Path) -> u32 {
         let path = self.common_dir.join(file);
-        let synced = path.parent().map(|folder| File::open(folder).and_then(|f| f.sync_all()));
+        let synced = path.parent().map(disk::sync_folder);
         u32::from(matches!(synced, Some(Ok(()))))
     }
 }

@@ -64,6 +64,17 @@ impl Fixture {
         copy
     }
 
+    /// A copy of `before`, with the remote of `after` if that `has_pushed`.
+    pub(crate) fn beside_of(before: &Fixture, has_pushed: bool, after: &Fixture) -> Fixture {
+        let copy = before.copy();
+        if has_pushed {
+            fs::remove_dir_all(copy.remote()).unwrap();
+            let args = [after.remote(), copy.remote()];
+            assert!(Command::new("cp").arg("-a").args(args).status().unwrap().success());
+        }
+        copy
+    }
+
     pub(crate) fn work(&self) -> PathBuf {
         self.dir.path().join("work")
     }

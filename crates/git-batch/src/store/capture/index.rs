@@ -14,8 +14,8 @@ use super::super::Store;
 use super::Checkout;
 use super::scan::Stored;
 use super::tracked::{Tracked, read_file};
-use crate::OpError;
 use crate::record::wire_struct;
+use crate::{OpError, disk};
 
 /// How the files begin that an index is written to before it takes its place, in the folder of the
 /// writer.
@@ -56,7 +56,7 @@ pub(crate) struct PreparedIndex {
 impl PreparedIndex {
     /// Puts the new index in the place of the old one. Only with its lock.
     pub(crate) fn commit(self) -> io::Result<()> {
-        fs::rename(&self.temporary, &self.path)
+        disk::rename(&self.temporary, &self.path)
     }
 }
 
@@ -151,7 +151,9 @@ impl PreparedIndex {
         if let Ok(data) = fs::metadata(&self.path) {
             file.set_permissions(data.permissions())?;
         }
-        file.write_all(bytes)
+        file.write_all(bytes)?;
+        disk::note(|| disk::Change::Write(self.temporary.clone(), bytes.to_owned()));
+        Ok(())
     }
 }
 

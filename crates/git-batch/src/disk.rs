@@ -1,0 +1,126 @@
+//! Changes of files that matter after a power cut: what has been written is there for certain when it
+//! has been synced, and its name when the folder has been synced that it is in.
+//!
+//! With the feature `testing`, which only the tests of this crate use, all changes are noted in their
+//! order, so that a test can see what would be left of each beginning of them.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+#[cfg(feature = "testing")]
+use std::sync::{Mutex, PoisonError};
+
+/// One change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(
+    not(feature = "testing"),
+    expect(dead_code, unreachable_pub, reason = "nobody looks at it")
+)]
+pub enum Change {
+    /// A file was made, or emptied, and has this content.
+    Write(PathBuf, Vec<u8>),
+    /// Something was added to a file.
+    Append(PathBuf, Vec<u8>),
+    /// What a file contains is on the disk.
+    Sync(PathBuf),
+    /// A file has another name.
+    Rename(PathBuf, PathBuf),
+    /// A file has one more name.
+    Link(PathBuf, PathBuf),
+    /// A file has no name any more.
+    Remove(PathBuf),
+    /// A folder was made.
+    MakeFolder(PathBuf),
+    /// The names in a folder are on the disk.
+    SyncFolder(PathBuf),
+    /// A point of [`stops`](crate::stops) was reached.
+    Reach(String),
+}
+
+#[cfg(feature = "testing")]
+static LOG: Mutex<Option<Vec<Change>>> = Mutex::new(None);
+
+/// Begins to note the changes of this process, and returns those noted so far.
+#[cfg(feature = "testing")]
+pub fn record() -> Vec<Change> {
+    LOG.lock().unwrap_or_else(PoisonError::into_inner).replace(Vec::new()).unwrap_or_default()
+}
+
+/// Notes a change that has happened.
+pub(crate) fn note(change: impl FnOnce() -> Change) {
+    #[cfg(feature = "testing")]
+    if let Some(log) = &mut *LOG.lock().unwrap_or_else(PoisonError::into_inner) {
+        log.push(change());
+    }
+    #[cfg(not(feature = "testing"))]
+    drop(change);
+}
+
+/// Makes a file, or replaces its content; a power cut may take both away.
+pub(crate) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    fs::write(path, bytes)?;
+    note(|| Change::Write(path.to_owned(), bytes.to_owned()));
+    Ok(())
+}
+
+/// As [`write`]; the content is on the disk afterwards, the name may not be.
+pub(crate) fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = File::create(path)?;
+    file.write_all(bytes)?;
+    note(|| Change::Write(path.to_owned(), bytes.to_owned()));
+    file.sync_all()?;
+    note(|| Change::Sync(path.to_owned()));
+    Ok(())
+}
+
+/// Adds to a file that stands at `path`; what is added is on the disk afterwards.
+pub(crate) fn append_synced(mut file: &File, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    file.write_all(bytes)?;
+    note(|| Change::Append(path.to_owned(), bytes.to_owned()));
+    file.sync_data()?;
+    note(|| Change::Sync(path.to_owned()));
+    Ok(())
+}
+
+/// Gives a file another name, in place of what had that name.
+pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    fs::rename(from, to)?;
+    note(|| Change::Rename(from.to_owned(), to.to_owned()));
+    Ok(())
+}
+
+/// Gives a file one more name, which must be free.
+pub(crate) fn link(from: &Path, to: &Path) -> io::Result<()> {
+    fs::hard_link(from, to)?;
+    note(|| Change::Link(from.to_owned(), to.to_owned()));
+    Ok(())
+}
+
+/// Removes a file.
+pub(crate) fn remove(path: &Path) -> io::Result<()> {
+    fs::remove_file(path)?;
+    note(|| Change::Remove(path.to_owned()));
+    Ok(())
+}
+
+/// Makes the names in a folder durable.
+pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()?;
+    note(|| Change::SyncFolder(path.to_owned()));
+    Ok(())
+}
+
+/// Makes a folder durable that may not be there yet; the one above it is. Returns how many calls of
+/// `fsync` that took: none if it was there.
+pub(crate) fn make_folder(path: &Path) -> io::Result<u32> {
+    match fs::create_dir(path) {
+        Ok(()) => {
+            note(|| Change::MakeFolder(path.to_owned()));
+            sync_folder(path.parent().unwrap_or(path))?;
+            Ok(1)
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(0),
+        Err(error) => Err(error),
+    }
+}

@@ -9,8 +9,6 @@
 //! is known and before anybody is told; [`finish`](Accumulator::finish) when its batch is over,
 //! which may put it back to be sent again.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use crate::id::{BatchId, ItemId};
 use crate::stats::DispatchReason;
 
@@ -21,6 +19,7 @@ mod entry;
 mod eras;
 mod event;
 mod fairness;
+mod few;
 mod lane;
 mod lanes;
 mod open;
@@ -42,6 +41,7 @@ pub(crate) use eras::EraId;
 use eras::Eras;
 pub(crate) use event::Event;
 use fairness::Turns;
+use few::Few;
 pub(crate) use lane::LaneId;
 use lanes::Lanes;
 pub(crate) use open::Open;
@@ -65,11 +65,11 @@ pub(crate) struct Accumulator<K, I, S: Slot> {
     /// Holds exactly the lanes whose next batch may go.
     turns: Turns,
     /// Holds exactly the lanes whose next batch would go, did it not wait for more items.
-    lingering: BTreeSet<LaneId>,
+    lingering: Few<LaneId, ()>,
     /// Holds for each lane when its next batch may go or its next item expires, and for each batch
     /// in flight its next deadline.
     timers: Timers,
-    flights: BTreeMap<BatchId, Flight>,
+    flights: Few<BatchId, Flight>,
     retries: Retries,
     eras: Eras,
     books: Books<K>,
@@ -160,9 +160,9 @@ impl<K: Ord + Clone, I, S: Slot> Accumulator<K, I, S> {
             now: 0,
             lanes: Lanes::new(),
             turns: Turns::default(),
-            lingering: BTreeSet::new(),
+            lingering: Few::default(),
             timers: Timers::default(),
-            flights: BTreeMap::new(),
+            flights: Few::default(),
             retries: Retries::new(policy.retry, policy.seed),
             eras: Eras::default(),
             books: Books::new(policy.history),

@@ -218,12 +218,15 @@ impl<I, O, E> Shared<I, O, E> {
         };
         ledger.complete(self.id, &known);
         let mut round = Round::new();
-        let mut outputs = outputs.into_iter();
-        known.take_slots(|seat| {
-            if let (Some(filler), Some(Ok(output))) = (seat.into_filler(), outputs.next()) {
-                round.fill(filler, Ok(output));
+        let mut outputs = outputs.into_iter().map(|output| output.ok().map(Ok));
+        let mut next = || outputs.next().flatten();
+        let (entries, rows) = known.take_all();
+        for entry in entries {
+            if let (Some(filler), Some(output)) = (entry.slot.into_filler(), next()) {
+                round.fill(filler, output);
             }
-        });
+        }
+        rows.for_each(|row| row.fill(&mut round, &mut next));
         lock(&self.slots).known = known;
         let goes_on = ledger.finish(self.id, Vec::new());
         round.finish();

@@ -42,6 +42,15 @@ pub(crate) enum Verdict<O, E> {
 pub(crate) struct Seats<O, E>(slot::Fillers<Outcome<O, E>, Link>);
 
 impl<O, E> Seats<O, E> {
+    /// Gives a result to each, as far as there are some.
+    pub(crate) fn fill(
+        self,
+        round: &mut slot::Round<Outcome<O, E>, Link>,
+        next: &mut impl FnMut() -> Option<Outcome<O, E>>,
+    ) {
+        round.fill_row(self.0, next);
+    }
+
     /// Asks a thread that waits for one of them to lead; false if none does.
     pub(crate) fn hand_lead(&self) -> bool {
         self.0.hand_lead()

@@ -285,13 +285,30 @@ impl<T, H> Round<T, H> {
     /// Gives the value of a cell. It can be taken at once; who waits for it is woken at the end.
     ///
     /// If the claim is gone, the value is dropped here, which is user code.
+    #[inline]
     pub(crate) fn fill(&mut self, filler: Filler<T, H>, value: T) {
         if let Some(unwanted) = self.offer(filler, value) {
             panics::swallow(|| drop(unwanted));
         }
     }
 
+    /// Gives the values of cells in a row, as [`fill`](Self::fill) does; those for which there is
+    /// none are abandoned.
+    pub(crate) fn fill_row(
+        &mut self,
+        fillers: Fillers<T, H>,
+        next: &mut impl FnMut() -> Option<T>,
+    ) {
+        for filler in fillers {
+            match next() {
+                Some(value) => self.fill(filler, value),
+                None => drop(filler),
+            }
+        }
+    }
+
     /// Gives the value of a cell as [`fill`](Self::fill) does; it comes back if the claim is gone.
+    #[inline]
     #[must_use = "dropping an unwanted value is user code"]
     pub(crate) fn offer(&mut self, filler: Filler<T, H>, value: T) -> Option<T> {
         let place = filler.0;
@@ -305,6 +322,7 @@ impl<T, H> Round<T, H> {
     }
 
     /// Marks a cell as done, takes over the reference of its filler, and returns its old state.
+    #[inline]
     fn end(&mut self, place: Place<T, H>, bits: u32) -> u32 {
         if self.block != Some(place.block) {
             self.leave_block();
@@ -318,6 +336,7 @@ impl<T, H> Round<T, H> {
         old
     }
 
+    #[cold]
     fn leave_block(&mut self) {
         let Some(block) = self.block.take() else { return };
         if self.noted != 0 {

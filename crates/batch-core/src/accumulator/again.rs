@@ -20,7 +20,7 @@ impl<K: Ord + Clone, I, S: Slot> Accumulator<K, I, S> {
     ) -> Parted<I, S> {
         let now = self.now;
         again.sort_by_key(|(_, entry, _)| (entry.accepted, entry.id));
-        let flight = &self.flights[&batch];
+        let flight = self.flight(batch);
         let (lane, was_alone) = (flight.lane, flight.items == 1);
         let (mut retried, mut split, mut denied) = (Vec::new(), Vec::new(), Vec::new());
         let mut longest = 0;

@@ -29,6 +29,11 @@ impl<K: Ord + Clone, I, S: Slot> Accumulator<K, I, S> {
     #[expect(clippy::unused_self, reason = "there is no trace to add to")]
     pub(super) fn note(&mut self, _event: impl FnOnce() -> Event) {}
 
+    /// Returns what is known of a batch in flight.
+    pub(super) fn flight(&self, batch: BatchId) -> &Flight {
+        self.flights.get(&batch).expect("a batch is listed until it is finished")
+    }
+
     pub(super) fn gate(&self) -> Gate {
         Gate {
             now: self.now,
@@ -82,7 +87,7 @@ impl<K: Ord + Clone, I, S: Slot> Accumulator<K, I, S> {
 
     /// Enters a batch in the history that has no open items left.
     pub(super) fn remember(&mut self, batch: BatchId) {
-        let flight = &self.flights[&batch];
+        let flight = self.flight(batch);
         let Some(lane) = self.lanes.get(flight.lane).filter(|_| self.policy.history > 0) else {
             return;
         };
@@ -125,7 +130,8 @@ impl<K: Ord + Clone, I, S: Slot> Accumulator<K, I, S> {
 
     /// Lets go what waits only for more items.
     pub(super) fn end_lingers(&mut self) {
-        for id in std::mem::take(&mut self.lingering) {
+        let mut lingering = std::mem::take(&mut self.lingering);
+        while let Some((id, ())) = lingering.pop_first() {
             let lane = self.lanes.get_mut(id).expect("a lane that lingers is listed");
             lane.lingers = false;
             self.place(id);
@@ -154,7 +160,7 @@ impl<K: Ord + Clone, I, S: Slot> Accumulator<K, I, S> {
         if lane.lingers != lingers {
             lane.lingers = lingers;
             if lingers {
-                self.lingering.insert(id);
+                self.lingering.insert(id, ());
             } else {
                 self.lingering.remove(&id);
             }

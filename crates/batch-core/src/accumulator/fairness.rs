@@ -3,8 +3,7 @@
 //! A lane may overdraw its last batch of a turn, and pays for that in the next one ("surplus round
 //! robin"): what a batch weighs is not known before it goes, as it may fill until then.
 
-use std::collections::BTreeSet;
-
+use super::few::Few;
 use super::lane::LaneId;
 
 /// What a lane holds of its turns; lost when the lane runs out of work.
@@ -25,7 +24,7 @@ pub(super) struct Share {
 /// The lanes that have a batch to send, in the order in which they may.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
-    ready: BTreeSet<(u64, LaneId)>,
+    ready: Few<(u64, LaneId), ()>,
     /// The turn given to the lane that joined last.
     last: u64,
     /// What a turn is worth: the largest batch so far, so that each turn sends at least one.
@@ -43,7 +42,7 @@ impl Turns {
             self.last
         });
         share.ready = true;
-        self.ready.insert((turn, id));
+        self.ready.insert((turn, id), ());
     }
 
     /// Takes a lane out that has nothing to send now.
@@ -73,7 +72,7 @@ impl Turns {
 
     /// Returns the lane whose turn it is.
     pub(super) fn first(&self) -> Option<LaneId> {
-        self.ready.first().map(|(_, id)| *id)
+        self.ready.first().map(|((_, id), ())| *id)
     }
 
     #[cfg(test)]

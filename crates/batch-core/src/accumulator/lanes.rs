@@ -1,17 +1,18 @@
 //! The lanes of all keys that have work.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use super::eras::EraId;
+use super::few::Few;
 use super::lane::{Fresh, Lane, LaneId};
 use super::run::Slot;
 
 /// The lanes, by key and by id. Each is listed in both, and none is kept for a key without work.
 #[derive(Debug)]
 pub(super) struct Lanes<K, I, S: Slot> {
-    by_key: BTreeMap<K, LaneId>,
+    by_key: Few<K, LaneId>,
     /// `None` for the one that is in `last`.
-    by_id: BTreeMap<LaneId, Option<Boxed<K, I, S>>>,
+    by_id: Few<LaneId, Option<Boxed<K, I, S>>>,
     /// The lane that the last item went to, which the next one likely goes to.
     last: Option<(LaneId, Boxed<K, I, S>)>,
     next: LaneId,
@@ -27,7 +28,7 @@ const SPARE: usize = 16;
 
 impl<K: Ord + Clone, I, S: Slot> Lanes<K, I, S> {
     pub(super) fn new() -> Self {
-        let (by_key, by_id) = (BTreeMap::new(), BTreeMap::new());
+        let (by_key, by_id) = (Few::default(), Few::default());
         Self { by_key, by_id, last: None, next: 1, spare: Vec::new() }
     }
 

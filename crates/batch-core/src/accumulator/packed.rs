@@ -104,12 +104,12 @@ impl<S: Slot> Packed<S> {
         self.all_runs().map(Run::row)
     }
 
-    /// Takes out the slot of each item.
-    pub(crate) fn take_slots(&mut self, mut take: impl FnMut(S)) {
-        self.entries.drain(..).for_each(|entry| take(entry.slot));
-        for run in self.runs.drain(..).chain(self.last.take()) {
-            run.slots().for_each(&mut take);
-        }
+    /// Takes everything out: the items that stand by themselves, then the slots of those in rows.
+    pub(crate) fn take_all(
+        &mut self,
+    ) -> (impl Iterator<Item = Entry<S>>, impl Iterator<Item = S::Row>) {
+        let rows = self.runs.drain(..).chain(self.last.take()).map(Run::into_row);
+        (self.entries.drain(..), rows)
     }
 
     /// Returns the number of items.

@@ -96,8 +96,8 @@ impl<S: Slot> Run<S> {
         &self.row
     }
 
-    pub(super) fn slots(self) -> impl Iterator<Item = S> {
-        self.row.into_iter()
+    pub(super) fn into_row(self) -> S::Row {
+        self.row
     }
 
     /// Returns the items one by one.

@@ -1,7 +1,6 @@
 //! The moments at which something changes by itself.
 
-use std::collections::BTreeSet;
-
+use super::few::Few;
 use super::lane::LaneId;
 use super::policy::{NEVER, Time};
 use crate::id::BatchId;
@@ -16,7 +15,7 @@ pub(super) enum Alarm {
 /// One alarm at most for each lane and each batch in flight; none of them is stale, as their
 /// owners remember the time and move it.
 #[derive(Debug, Default)]
-pub(super) struct Timers(BTreeSet<(Time, Alarm)>);
+pub(super) struct Timers(Few<(Time, Alarm), ()>);
 
 impl Timers {
     /// Moves an alarm from `*at` to `to`; [`NEVER`] means that it is not set.
@@ -28,19 +27,19 @@ impl Timers {
             self.0.remove(&(*at, alarm));
         }
         if to != NEVER {
-            self.0.insert((to, alarm));
+            self.0.insert((to, alarm), ());
         }
         *at = to;
     }
 
     /// Returns the alarm that is due first, if it is due by `now`.
     pub(super) fn due(&self, now: Time) -> Option<Alarm> {
-        self.0.first().filter(|(at, _)| *at <= now).map(|(_, alarm)| *alarm)
+        self.0.first().filter(|((at, _), ())| *at <= now).map(|((_, alarm), ())| *alarm)
     }
 
     /// Returns when the next alarm is due.
     pub(super) fn next(&self) -> Option<Time> {
-        self.0.first().map(|(at, _)| *at)
+        self.0.first().map(|((at, _), ())| *at)
     }
 
     #[cfg(test)]

@@ -48,7 +48,7 @@ impl Pair {
     }
 
     pub(super) fn settle(&mut self, batch: BatchId, items: Parted<u64, ()>, end: End) {
-        let flight = &self.real.flights[&batch];
+        let flight = self.real.flight(batch);
         if end == End::Completed && items.len() == flight.items {
             self.real.complete(self.model.now, batch);
         } else {

@@ -14,7 +14,7 @@ pub(crate) struct Program {
     pub(crate) steps: Vec<Step>,
     /// Of all paths.
     members: Vec<Member>,
-    /// Bytes of its source.
+    /// Bytes of its text and of the tags that print: about what it gives.
     pub(crate) length: usize,
 }
 

@@ -163,17 +163,15 @@ fn news(event: notify::Result<notify::Event>) -> Option<Wake> {
     use notify::EventKind;
     use notify::event::{AccessKind, AccessMode};
 
-    match event {
-        Ok(event) if event.need_rescan() => Some(Wake::Missed),
-        Ok(event) => match event.kind {
-            EventKind::Access(AccessKind::Close(AccessMode::Write)) => {
-                Some(Wake::Changed(event.paths))
-            }
-            EventKind::Access(_) => None,
-            _ => Some(Wake::Changed(event.paths)),
-        },
-        Err(_) => Some(Wake::Missed),
+    let Ok(event) = event else { return Some(Wake::Missed) };
+    let is_change = match event.kind {
+        EventKind::Access(kind) => kind == AccessKind::Close(AccessMode::Write),
+        _ => true,
+    };
+    if event.need_rescan() || is_change && event.paths.is_empty() {
+        return Some(Wake::Missed);
     }
+    is_change.then_some(Wake::Changed(event.paths))
 }
 
 #[cfg(all(test, feature = "watch"))]
@@ -204,8 +202,9 @@ mod tests {
 
     #[test]
     fn what_the_system_missed_is_looked_for_in_the_whole_folder() {
-        let missed = Event::new(EventKind::Other).set_flag(Flag::Rescan);
-        for event in [Ok(missed), Err(Error::generic("overflow"))] {
+        let missed = Event::new(EventKind::Other).add_path("a".into()).set_flag(Flag::Rescan);
+        let nowhere = Event::new(EventKind::Modify(ModifyKind::Any));
+        for event in [Ok(missed), Ok(nowhere), Err(Error::generic("overflow"))] {
             assert!(matches!(news(event), Some(Wake::Missed)));
         }
     }

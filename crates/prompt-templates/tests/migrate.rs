@@ -61,6 +61,16 @@ fn what_is_rewritten_renders_as_in_go() {
             "<Ada><Bo>",
         ),
         ("{{block \"B\" .User}}[{{.Name}}]{{end}}", "[Bo]"),
+        // In Go a template sees nothing but what it is given, also inside of `with` and `range`.
+        (
+            "{{define \"T\"}}<{{.Name}}>{{end}}{{with .User}}{{template \"T\" .}}{{end}}{{template \"T\" $}}",
+            "<Bo><Ada>",
+        ),
+        ("{{define \"T\"}}<>{{end}}{{with .User}}{{template \"T\"}}{{end}}", "<>"),
+        (
+            "{{define \"T\"}}<{{if .Mail}}{{.Mail}}{{end}}>{{end}}{{range .Items}}{{template \"T\" .}}{{end}}",
+            "<><>",
+        ),
         (
             "{{range .Items}}{{template \"T\" .}}{{end}}{{define \"T\"}}{{.Name}};{{end}}",
             "one;two;",
@@ -115,6 +125,8 @@ fn what_has_no_counterpart_is_listed_with_its_line_and_does_not_compile() {
         ("a\n {{(index .L 0).Name}}", "chain"),
         ("a\n {{template .Name .}}", "is a string"),
         ("a\n {{range $i, $a := .L}}{{range .M}}{{$i}}{{end}}{{end}}", "outer loop"),
+        ("{{with .X}}\n {{template \"T\" $}}{{end}}", "what it is to see"),
+        ("{{$x := .X}}\n {{template \"T\" .}}", "what it is to see"),
         ("a\n {{else}}", "'else' without"),
         ("a\n {{end}}", "'end' without"),
         ("a\n {{if .X}}", "no 'end'"),

@@ -164,6 +164,16 @@ impl Writer<'_> {
             [Token::Variable(name, path)] => name.is_empty() && path.is_empty(),
             _ => false,
         };
+        // What is included in a `with` cannot see all there is, nor always in a loop.
+        if sees_all && !scope.variables.is_empty() {
+            if data.is_empty() {
+                let inside = format!("include \"{name}\" with {{}}");
+                return self.block_tag(&inside, mark.trim_before, mark.trim_after);
+            }
+            let why = "where a block or a variable is open, say what it is to see: \
+                       '{% include \"..\" with {\"Name\": Name} %}'";
+            return self.leave(mark, why);
+        }
         if sees_all {
             return self.block_tag(
                 &format!("include \"{name}\""),

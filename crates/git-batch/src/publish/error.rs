@@ -98,7 +98,7 @@ fn classify(stderr: &str) -> Class {
         "host key verification failed",
         "not found",
     ];
-    const TRANSIENT: [&str; 14] = [
+    const TRANSIENT: [&str; 15] = [
         "could not resolve host",
         "connection refused",
         "connection reset",
@@ -113,6 +113,8 @@ fn classify(stderr: &str) -> Class {
         "returned error: 429",
         "returned error: 5",
         "rpc failed",
+        // Also said while a `git worktree add` is not finished: its `HEAD` is no commit yet.
+        "did not send all necessary objects",
     ];
     let stderr = stderr.to_ascii_lowercase();
     let is_in = |list: &[&str]| list.iter().any(|known| stderr.contains(known));

@@ -107,77 +107,64 @@ impl Linked {
 
     /// Returns the variables that a render reads from the data, with those that may be absent.
     pub(crate) fn variables(&self) -> BTreeSet<String> {
-        let mut known = BTreeMap::new();
-        self.free(&self.root, &mut known)
+        self.free(&self.root, &|_, _| true, &mut BTreeMap::new())
     }
 
-    /// The variables of a template and of what it includes that no block around them binds.
+    /// The variables of a template and of what it includes that no block around them binds, of the uses
+    /// that count. `known` are those of partials.
     fn free(
         &self,
         compiled: &Compiled,
+        counts: &dyn Fn(&Use, &str) -> bool,
         known: &mut BTreeMap<Arc<str>, BTreeSet<String>>,
     ) -> BTreeSet<String> {
-        let own = compiled.uses.iter().filter(|used| !used.is_local);
-        let mut free: BTreeSet<_> = own.map(|used| used.root(&compiled.text).to_owned()).collect();
+        let text = &*compiled.text;
+        let own = compiled.uses.iter().filter(|used| !used.is_local && counts(used, text));
+        let mut free: BTreeSet<_> = own.map(|used| used.root(text).to_owned()).collect();
         for include in compiled.includes.iter().filter(|include| !include.is_isolated) {
             let Some(partial) = self.partial(&include.name) else { continue };
-            if !known.contains_key(&partial.name) {
-                let inner = self.free(partial, known);
-                known.insert(Arc::clone(&partial.name), inner);
-            }
-            let inner = known.get(&partial.name).into_iter().flatten();
-            free.extend(inner.filter(|name| !include.locals.contains(name)).cloned());
+            let inner = self.free_in(partial, counts, known);
+            free.extend(inner.iter().filter(|name| !include.locals.contains(name)).cloned());
         }
         free
+    }
+
+    /// The same of a partial, found out once.
+    fn free_in<'k>(
+        &self,
+        partial: &Compiled,
+        counts: &dyn Fn(&Use, &str) -> bool,
+        known: &'k mut BTreeMap<Arc<str>, BTreeSet<String>>,
+    ) -> &'k BTreeSet<String> {
+        if !known.contains_key(&partial.name) {
+            let free = self.free(partial, counts, known);
+            known.insert(Arc::clone(&partial.name), free);
+        }
+        &known[&partial.name]
     }
 
     /// Checks that no partial reads a member that may be absent of a variable that a loop around its
     /// include has: `upon` would look for the variable outside of the loop.
     fn check_optional(&self) -> Result<(), Error> {
+        let counts =
+            |used: &Use, text: &str| used.has_optional_member(text) && used.root(text) != "loop";
+        let mut known = BTreeMap::new();
         for compiled in self.partials().chain([&*self.root]) {
-            for include in compiled.includes.iter().filter(|include| !include.is_isolated) {
+            let sees_loop = |include: &&Include| !include.is_isolated && !include.locals.is_empty();
+            for include in compiled.includes.iter().filter(sees_loop) {
                 let Some(partial) = self.partial(&include.name) else { continue };
-                for local in include.locals.iter().filter(|local| *local != "loop") {
-                    if self.reads_optional(partial, local, &mut HashSet::new()) {
-                        let message = format!(
-                            "a member of '{local}' may be absent in the included '{}'",
-                            include.name
-                        );
-                        let help = crate::parse::give_it(&include.name, local);
-                        let error = Error::new(ErrorKind::Syntax, message).named(local).help(help);
-                        return Err(compiled.locate(error, include.offset));
-                    }
+                let free = self.free_in(partial, &counts, &mut known);
+                if let Some(local) = include.locals.iter().find(|local| free.contains(*local)) {
+                    let name = &include.name;
+                    let message =
+                        format!("a member of '{local}' may be absent in the included '{name}'");
+                    let error = Error::new(ErrorKind::Syntax, message).named(local);
+                    let error = error.help(crate::parse::give_it(name, local));
+                    return Err(compiled.locate(error, include.offset));
                 }
             }
         }
         Ok(())
-    }
-
-    /// Returns whether a template, or one that it includes, reads such a member of a variable that it
-    /// does not have itself.
-    fn reads_optional<'l>(
-        &'l self,
-        compiled: &'l Compiled,
-        name: &str,
-        seen: &mut HashSet<&'l str>,
-    ) -> bool {
-        let text = &compiled.text;
-        let is_read = |used: &Use| {
-            !used.is_local && used.root(text) == name && used.has_optional_member(text)
-        };
-        if !seen.insert(&compiled.name) {
-            return false;
-        }
-        if compiled.uses.iter().any(is_read) {
-            return true;
-        }
-        let passes = |include: &&Include| {
-            !include.is_isolated && !include.locals.iter().any(|local| local == name)
-        };
-        let inner = compiled.includes.iter().filter(passes);
-        inner
-            .filter_map(|include| self.partial(&include.name))
-            .any(|partial| self.reads_optional(partial, name, seen))
     }
 
     /// Checks the variables of the partials against those that the root declares.
@@ -187,7 +174,7 @@ impl Linked {
         let mut known = BTreeMap::new();
         for include in self.root.includes.iter().filter(|include| !include.is_isolated) {
             let Some(partial) = self.partial(&include.name) else { continue };
-            let free = self.free(partial, &mut known);
+            let free = self.free_in(partial, &|_, _| true, &mut known);
             let missing = free
                 .iter()
                 .find(|name| !names.contains(name.as_str()) && !include.locals.contains(name));

@@ -190,9 +190,9 @@ impl Writer<'_> {
                 self.push(Step::EndWith);
             }
             _ => {
-                let is_here = |include: &Include| tag.span.contains(&include.offset);
-                let index = self.includes.iter().position(is_here)?;
-                if self.includes[index].is_isolated {
+                // They are in the order of the text, as the tags are.
+                let index = self.includes.partition_point(|one| one.offset < tag.span.start);
+                if self.includes.get(index)?.is_isolated {
                     return None;
                 }
                 self.push(Step::Include(index));

@@ -175,3 +175,18 @@ fn a_key_twice_in_json_front_matter_is_an_error() {
     assert_eq!(error.kind(), ErrorKind::FrontMatter);
     assert!(error.message().contains("the key 'variables' stands twice"), "{error}");
 }
+
+/// Each include is found among all of them, and each is asked for what its partial reads.
+#[test]
+fn many_includes_in_many_loops_take_no_minutes() {
+    let prompts = store();
+    prompts.compile("_p", &"{{ a?.b }}".repeat(10_000)).unwrap();
+    let one = |n| format!("{{% for x{n} in l %}}{{% include \"_p\" %}}{{% endfor %}}");
+    let loops = (0..5_000).map(one).collect::<Vec<_>>().concat();
+    prompts.compile("t", &loops).unwrap();
+    let error = prompts.compile("t", &"{% include \"_p\" %}".repeat(200_000)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Cycle);
+    let error = prompts
+        .compile("t", &format!("{loops}{{% for a in l %}}{{% include \"_p\" %}}{{% endfor %}}"));
+    assert_eq!(error.unwrap_err().name(), Some("a"));
+}

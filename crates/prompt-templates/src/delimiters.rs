@@ -1,12 +1,17 @@
 //! What opens and closes a tag.
 
+use std::borrow::Cow;
+
 /// The delimiters of one template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Delimiters {
-    pairs: [(String, String); 3],
+    pairs: [Pair; 3],
     /// The bytes of ASCII that a delimiter, of this template or of `upon`, begins with: a bit each.
     firsts: u128,
 }
+
+/// What opens and what closes a tag.
+type Pair = (Cow<'static, str>, Cow<'static, str>);
 
 /// What kind of tag a delimiter belongs to, in the order of the pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,12 +28,12 @@ pub(crate) const STANDARD: [(&str, &str); 3] = [("{{", "}}"), ("{%", "%}"), ("{#
 
 impl Default for Delimiters {
     fn default() -> Self {
-        Self::of(STANDARD.map(|(open, close)| (open.to_owned(), close.to_owned())))
+        Self::of(STANDARD.map(|(open, close)| (open.into(), close.into())))
     }
 }
 
 impl Delimiters {
-    fn of(pairs: [(String, String); 3]) -> Self {
+    fn of(pairs: [Pair; 3]) -> Self {
         let own = pairs.iter().map(|(open, close)| (&**open, &**close));
         let firsts = own.chain(STANDARD).flat_map(|(open, close)| [open, close]);
         let firsts = firsts.fold(0, |bits, text| bits | bit(text.as_bytes()[0]));
@@ -56,7 +61,7 @@ impl Delimiters {
                 return Err(format!("the delimiter '{text}' stands twice"));
             }
         }
-        let pair = |open: &String, close: &String| (open.clone(), close.clone());
+        let pair = |open: &String, close: &String| (open.clone().into(), close.clone().into());
         Ok(Self::of([pair(e1, e2), pair(b1, b2), pair(c1, c2)]))
     }
 

@@ -13,7 +13,7 @@ const TEMPLATES: usize = 100;
 /// Lookups of one thread in a round: about a millisecond, so that both run at the same time.
 const LOOKUPS: usize = 20_000;
 
-const ROUNDS: usize = 41;
+const ROUNDS: usize = 81;
 
 pub(crate) fn measure() -> Fallible<Vec<Figure>> {
     let prompts = Prompts::builder().capacity(TEMPLATES).build()?;
@@ -26,11 +26,12 @@ pub(crate) fn measure() -> Fallible<Vec<Figure>> {
         one.push(run(&prompts, &names, 1));
         two.push(run(&prompts, &names, 2));
     }
-    let quartile = |mut all: Vec<f64>| {
+    // The tenth part: that both threads have a core for themselves is rare on a machine that is busy.
+    let decile = |mut all: Vec<f64>| {
         all.sort_by(f64::total_cmp);
-        all[ROUNDS / 4]
+        all[ROUNDS / 10]
     };
-    let ratio = quartile(two) / quartile(one);
+    let ratio = decile(two) / decile(one);
     Ok(vec![Figure { name: "prompts_lookup_two_threads_vs_one", ratio }])
 }
 

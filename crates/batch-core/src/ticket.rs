@@ -62,9 +62,16 @@ impl<O, E> Ticket<O, E> {
     /// Says why the item has no output. [`BatchError::WouldDeadlock`] comes at once if the caller
     /// is inside the processor of the same batcher and the result is not there yet.
     pub fn wait(self) -> Outcome<O, E> {
-        if !self.claim.is_done() {
-            self.wait_ready(None);
+        let Self { claim, id, lane } = self;
+        match claim.try_take() {
+            Ok(fate) => outcome(fate),
+            Err(claim) => Self { claim, id, lane }.wait_longer(),
         }
+    }
+
+    #[cold]
+    fn wait_longer(self) -> Outcome<O, E> {
+        self.wait_ready(None);
         self.claim.try_take().map_or(Err(BatchError::WouldDeadlock), outcome)
     }
 

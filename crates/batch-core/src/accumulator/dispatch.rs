@@ -77,9 +77,10 @@ impl<K: Ord + Clone, I, S: Slot> Accumulator<K, I, S> {
             sent: now,
             weight,
         };
+        // The lane's alarm goes before that of the batch comes.
+        self.place(id);
         self.timers.set(Alarm::Batch(batch), &mut flight.alarm, deadline);
         self.flights.insert(batch, flight);
-        self.place(id);
         let ids = || known.ids().collect();
         self.note(|| Event::Dispatched { batch, lane: id, reason, ids: ids() });
         Ready { batch, key, items, known, reason, queued: now - since, weight }

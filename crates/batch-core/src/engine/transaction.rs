@@ -87,15 +87,20 @@ impl<P: BatchProcessor> Engine<P> {
         &'e self,
         state: MutexGuard<'e, State<P>>,
     ) -> Transaction<'e, P> {
-        let (state, scope) = (Some(state), Scope::Batch);
-        Transaction { engine: self, state, waker: None, effects: None, scope }
+        self.transact(state, Scope::Batch)
     }
 
     fn begin(&self, scope: Scope) -> Transaction<'_, P> {
-        let mut state = lock(&self.core.state);
+        self.transact(lock(&self.core.state), scope)
+    }
+
+    fn transact<'e>(
+        &'e self,
+        mut state: MutexGuard<'e, State<P>>,
+        scope: Scope,
+    ) -> Transaction<'e, P> {
         state.gather();
-        let state = Some(state);
-        Transaction { engine: self, state, waker: None, effects: None, scope }
+        Transaction { engine: self, state: Some(state), waker: None, effects: None, scope }
     }
 }
 

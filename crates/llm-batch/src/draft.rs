@@ -82,7 +82,7 @@ impl<'a> Draft<'a> {
                     id: &item.id,
                     model: &table.group(index).model,
                     body_bytes: item.bytes,
-                    mark: item.prefix.filter(is_shared).map(|prefix| (prefix, mark)),
+                    mark: table.prefix(index).filter(is_shared).map(|prefix| (prefix, mark)),
                     index,
                     table,
                 }

@@ -116,6 +116,7 @@ impl Engine {
     pub(crate) fn accounting(&self) -> Accounting {
         let mut totals = self.totals.lock().unwrap_or_else(PoisonError::into_inner).clone();
         totals.http_calls = self.http_calls.load(Ordering::Relaxed);
+        totals.settle();
         totals
     }
 
@@ -123,7 +124,6 @@ impl Engine {
     pub(crate) fn tally(&self, change: impl FnOnce(&mut Accounting)) {
         let mut totals = self.totals.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut totals);
-        totals.settle();
     }
 
     /// Returns an empty table for the requests of one pass.

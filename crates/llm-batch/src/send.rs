@@ -66,7 +66,7 @@ impl Send {
 
 /// Returns the prefixes that more than one of the requests have, in order.
 fn shared_prefixes(members: &[u32], table: &Table) -> Vec<u64> {
-    let prefix = |&member: &u32| table.items()[member as usize].prefix;
+    let prefix = |&member: &u32| table.prefix(member as usize);
     let mut all: Vec<u64> = members.iter().filter_map(prefix).map(|prefix| prefix.digest).collect();
     all.sort_unstable();
     all.chunk_by(u64::eq).filter(|same| same.len() > 1).map(|same| same[0]).collect()

@@ -109,6 +109,7 @@ impl<'s> Session<'s> {
     }
 
     pub(crate) fn work(&mut self, mode: Mode) -> Result<(), Error> {
+        self.engine.state().expect(self.table.items().len());
         let fresh = self.sort(mode)?;
         self.send_all(&fresh)?;
         thread::scope(|scope| {
@@ -459,13 +460,19 @@ impl<'s> Session<'s> {
         outcome: Result<Answer, RequestError>,
     ) -> Result<(), Error> {
         let delivered = Delivered::of(&outcome);
-        if matches!(outcome, Ok(_) | Err(RequestError::Errored { .. })) {
-            self.ran(index);
-        }
+        let has_run = matches!(outcome, Ok(_) | Err(RequestError::Errored { .. }));
         self.status[index] = delivered.status;
-        self.count(index, delivered);
         self.told += 1;
-        self.tally(index, delivered);
+        let (engine, group, lane) = (self.engine, self.table.group(index), self.lane_of(index));
+        let count = |totals: &mut Accounting| {
+            let prices = &engine.settings.prices;
+            if has_run {
+                totals.ran(group, lane, prices);
+            }
+            totals.count(group, lane, delivered, prices);
+        };
+        count(&mut self.accounting);
+        engine.tally(count);
         (self.on_outcome)(index, outcome);
         self.engine.state().deliver(self.table.id(index), delivered)
     }

@@ -184,8 +184,8 @@ pub(crate) struct Known {
 }
 
 #[derive(Serialize, Deserialize)]
-struct DeliveredLine {
-    id: String,
+struct DeliveredLine<I> {
+    id: I,
     status: Status,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     usage: Option<Usage>,
@@ -203,6 +203,8 @@ pub(crate) struct State {
     log: File,
     /// The end of the last whole line of the log.
     log_end: u64,
+    /// Whether something may stand behind that.
+    is_torn: bool,
     lock: File,
     /// Whether the folder was made here.
     is_new: bool,
@@ -272,7 +274,18 @@ impl State {
         let log_file = dir.join(DELIVERED_FILE);
         let log_end = log.metadata().map_err(durable::io("read", &log_file))?.len();
         let dir = dir.to_owned();
-        Ok(State { dir, records, known, doubted, delivered, log, log_end, lock, is_new })
+        Ok(State {
+            dir,
+            records,
+            known,
+            doubted,
+            delivered,
+            log,
+            log_end,
+            is_torn: false,
+            lock,
+            is_new,
+        })
     }
 
     /// Lets others open the folder, while this one is not used any more.
@@ -329,6 +342,11 @@ impl State {
         self.doubted.contains(id)
     }
 
+    /// Makes room for so many outcomes, so that the table does not grow by leaps.
+    pub(crate) fn expect(&mut self, outcomes: usize) {
+        self.delivered.reserve(outcomes.saturating_sub(self.delivered.len()));
+    }
+
     pub(crate) fn delivered(&self, id: &str) -> Option<Delivered> {
         self.delivered.get(id).copied()
     }
@@ -345,6 +363,7 @@ impl State {
         let document = IntentToWrite { intent: &intent, requests: Members(members, table) };
         durable::write(&self.dir, &intent_file(number), INTENT, &document)?;
         let at = self.records.len();
+        self.known.reserve(members.len());
         for (seq, &member) in members.iter().enumerate() {
             let item = &table.items()[member as usize];
             let known = Known { at, seq, digest: item.digest };
@@ -419,19 +438,19 @@ impl State {
 
     /// Notes that a request was handed over. Survives the death of the process at once, and a
     /// power cut after [`sync`](State::sync).
-    pub(crate) fn deliver(&mut self, id: &str, delivered: Delivered) -> Result<(), Error> {
-        let line =
-            DeliveredLine { id: id.to_owned(), status: delivered.status, usage: delivered.usage };
+    pub(crate) fn deliver(&mut self, id: &Arc<str>, delivered: Delivered) -> Result<(), Error> {
+        let line = DeliveredLine { id, status: delivered.status, usage: delivered.usage };
         let path = self.dir.join(DELIVERED_FILE);
         let mut bytes =
             serde_json::to_vec(&line).map_err(|e| durable::io("write", &path)(e.into()))?;
         bytes.push(b'\n');
         // What a write left that failed half way must not run into this line.
-        let torn = self.log.metadata().map_err(durable::io("read", &path))?.len() != self.log_end;
-        let cut = if torn { self.log.set_len(self.log_end) } else { Ok(()) };
+        let cut = if self.is_torn { self.log.set_len(self.log_end) } else { Ok(()) };
+        self.is_torn = true;
         cut.and_then(|()| self.log.write_all(&bytes)).map_err(durable::io("write", &path))?;
+        self.is_torn = false;
         self.log_end += bytes.len() as u64;
-        self.delivered.insert(line.id.into(), delivered);
+        self.delivered.insert(Arc::clone(id), delivered);
         Ok(())
     }
 
@@ -539,13 +558,14 @@ fn read_log(dir: &Path) -> Result<Log, Error> {
         check_header(&path, first, DELIVERED)?;
     }
     for (number, line) in lines.enumerate() {
-        let line: DeliveredLine = serde_json::from_slice(line).map_err(|e| Error::StateFile {
-            path: path.clone(),
-            problem: format!(
-                "is damaged in line {} ({e}); restore it, or use a new state folder",
-                number + 2
-            ),
-        })?;
+        let line: DeliveredLine<String> =
+            serde_json::from_slice(line).map_err(|e| Error::StateFile {
+                path: path.clone(),
+                problem: format!(
+                    "is damaged in line {} ({e}); restore it, or use a new state folder",
+                    number + 2
+                ),
+            })?;
         let end = Delivered { status: line.status, usage: line.usage };
         delivered.insert(line.id.into(), end);
     }
@@ -584,10 +604,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut state = State::open(dir.path()).unwrap();
         let delivered = Delivered { status: Status::Succeeded, usage: None };
-        state.deliver("a", delivered).unwrap();
+        state.deliver(&"a".into(), delivered).unwrap();
         let mut log = File::options().append(true).open(dir.path().join(DELIVERED_FILE)).unwrap();
         log.write_all(b"{\"id\":\"b\",\"sta").unwrap();
-        state.deliver("b", delivered).unwrap();
+        state.is_torn = true;
+        state.deliver(&"b".into(), delivered).unwrap();
         drop(state);
         let state = State::open(dir.path()).unwrap();
         assert_eq!(["a", "b"].map(|id| state.delivered(id)), [Some(delivered); 2]);

@@ -28,6 +28,8 @@ pub(crate) struct Table {
     /// What requests may cost at most, where they say so.
     budgets: HashMap<usize, f64>,
     marks_prefixes: bool,
+    /// The parts that others may share, where caching them is wanted.
+    prefixes: HashMap<usize, Prefix>,
 }
 
 /// What requests of one batch have in common.
@@ -48,8 +50,6 @@ pub(crate) struct Item {
     /// Bytes of its body as the provider takes it.
     pub(crate) bytes: u64,
     pub(crate) digest: Digest,
-    /// The part that others may share, where caching it is wanted.
-    pub(crate) prefix: Option<Prefix>,
 }
 
 /// A part of a body that is long enough for a provider's cache.
@@ -97,6 +97,7 @@ impl Table {
             invalid: HashMap::new(),
             budgets: HashMap::new(),
             marks_prefixes: false,
+            prefixes: HashMap::new(),
         }
     }
 
@@ -119,15 +120,15 @@ impl Table {
             at: 0,
             bytes: 0,
             digest: [0; 32],
-            prefix: None,
         };
         match encoded {
             Ok(encoded) => {
                 item.digest = digest(provider, request, encoded.get());
                 item.at = self.bodies.push(encoded.get().as_bytes())?;
                 item.bytes = encoded.get().len() as u64;
-                if self.marks_prefixes {
-                    item.prefix = Prefix::of(provider, request, &encoded);
+                let prefix = self.marks_prefixes.then(|| Prefix::of(provider, request, &encoded));
+                if let Some(prefix) = prefix.flatten() {
+                    self.prefixes.insert(index, prefix);
                 }
             }
             Err(error) => {
@@ -161,6 +162,11 @@ impl Table {
 
     pub(crate) fn group(&self, index: usize) -> &Group {
         &self.groups[self.items[index].group as usize]
+    }
+
+    /// Returns the part of a request that others may share, where caching it is wanted.
+    pub(crate) fn prefix(&self, index: usize) -> Option<Prefix> {
+        self.prefixes.get(&index).copied()
     }
 
     /// Returns what a request may cost at most, where it says so.
@@ -219,7 +225,7 @@ impl Table {
             let request = Request::prompt("", format!("m{}", number % 3), "").with_kind(kind);
             let group = table.group_of(&request);
             let id = index.to_string().into();
-            table.items.push(Item { id, group, at: 0, bytes, digest: [0; 32], prefix: None });
+            table.items.push(Item { id, group, at: 0, bytes, digest: [0; 32] });
         }
         table
     }

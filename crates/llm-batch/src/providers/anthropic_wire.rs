@@ -33,6 +33,19 @@ pub(super) fn params(request: &Request) -> Result<Box<RawValue>, RequestError> {
         .map_err(|error| RequestError::invalid(format!("the request cannot be written: {error}")))
 }
 
+/// Refuses parameters of sampling, which newer versions of the API refuse: in a batch that would show
+/// a day later.
+pub(super) fn check_sampling(raw: &RawValue, version: &str) -> Result<(), RequestError> {
+    let keys: BTreeMap<Cow<'_, str>, &RawValue> =
+        serde_json::from_str(raw.get()).unwrap_or_default();
+    match ["temperature", "top_p", "top_k"].iter().find(|key| keys.contains_key(**key)) {
+        Some(key) => Err(RequestError::invalid(format!(
+            "the body sets `{key}`, which version {version} of the API refuses; leave it out"
+        ))),
+        None => Ok(()),
+    }
+}
+
 #[derive(Serialize)]
 struct Params<'r> {
     model: &'r str,

@@ -15,15 +15,16 @@ pub use openai::{OpenAi, OpenAiBuilder, Profile};
 #[doc(hidden)]
 pub mod measured {
     use super::anthropic_wire::ResultLine;
+    use super::shared::parsed;
 
     /// Parses the envelope of a result line, and returns the length of its body.
     pub fn envelope(line: &[u8]) -> Option<usize> {
-        serde_json::from_slice::<ResultLine<'_>>(line).ok()?.body_len()
+        parsed::<ResultLine<'_>>(line)?.body_len()
     }
 
     /// Makes an answer of a result line, and returns the length of its text.
     pub fn answer(line: &[u8]) -> Option<usize> {
-        let line: ResultLine<'_> = serde_json::from_slice(line).ok()?;
+        let line: ResultLine<'_> = parsed(line)?;
         Some(line.outcome().ok()?.text?.len())
     }
 }

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use ureq::http::header::{HeaderMap, HeaderName};
 
 use super::openai_wire::{BatchObject, FileObject, Files, Page, ResultLine, answer, body};
-use super::shared::{ask, each_line, is_safe_id, without_key};
+use super::shared::{ask, each_line, is_safe_id, parsed, without_key};
 use crate::answer::{Answer, RequestError};
 use crate::base_url::BaseUrl;
 use crate::draft::{Draft, Entry, Frame};
@@ -211,7 +211,7 @@ impl OpenAi {
         let body = self.http.download(path(FILES, file, "/content")?, call)?;
         let mut is_cut = false;
         let unreadable = each_line(body, self.max_line, call, &mut |line| {
-            let line: ResultLine<'_> = serde_json::from_slice(line).ok()?;
+            let line: ResultLine<'_> = parsed(line)?;
             let flow = sink(&line.custom_id, without_key(&self.http, line.outcome()));
             is_cut = flow.is_break();
             Some(flow)

@@ -78,6 +78,11 @@ pub(super) fn each_line(
     }
 }
 
+/// Parses one line; one that is something else is nothing.
+pub(super) fn parsed<'l, T: Deserialize<'l>>(line: &'l [u8]) -> Option<T> {
+    serde_json::from_slice(line).ok()
+}
+
 /// Removes the key from what a provider says of a request that failed.
 pub(super) fn without_key(
     http: &Http,

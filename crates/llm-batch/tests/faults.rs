@@ -1,0 +1,196 @@
+//! Faults that other clients of these providers were reported with, as far as they have no better
+//! place. docs/llm-faults.md lists all of them with their tests.
+
+#![allow(clippy::unwrap_used, reason = "a helper of tests is not seen as a test")]
+
+mod common;
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use common::{KEY, Place, ask, assert_answered, builder, run};
+use llm_batch::providers::{Anthropic, OpenAi};
+use llm_batch::{Body, CallError, Error, LlmBatch, PendingReason, Provider, Request, cancel};
+use llm_simulator::{Endpoint, Reply, Said, Simulator};
+use serde_json::{Value, json};
+
+fn open_ai(simulator: &Simulator, place: &Place) -> LlmBatch {
+    let provider = OpenAi::builder(KEY).base_url(simulator.url()).build().unwrap();
+    LlmBatch::builder(Arc::new(provider))
+        .state(place.state())
+        .poll_interval(Duration::from_millis(1))
+        .timeout(Duration::from_mins(1))
+        .build()
+        .unwrap()
+}
+
+/// Fault 4: two processes with a state each, in one workspace, lose the answers to creates of the same
+/// size at the same time. Each finds its own.
+#[test]
+fn two_clients_of_one_account_that_lose_their_answers_find_each_its_own_batch() {
+    let simulator = Simulator::builder()
+        .running(3)
+        .after(|call, usual| match call.endpoint {
+            Endpoint::Create => Reply::Drop,
+            _ => usual,
+        })
+        .start()
+        .unwrap();
+    thread::scope(|scope| {
+        for ids in [["a", "b"], ["c", "d"], ["e", "f"]] {
+            let simulator = &simulator;
+            scope.spawn(move || {
+                let place = Place::new();
+                let llm = builder(simulator.url(), &place.state()).build().unwrap();
+                assert_answered(&run(&llm, ids.map(ask)).0, &ids);
+            });
+        }
+    });
+    assert_eq!((simulator.count(Endpoint::Create), simulator.paid().len()), (3, 6));
+}
+
+/// Fault 7: a batch of which everything failed has no output file, and is complete all the same.
+#[test]
+fn a_batch_with_an_error_file_alone_is_read() {
+    let simulator = Simulator::builder()
+        .model(|_| Said::Error { kind: "invalid_request_error".into(), message: "no".into() })
+        .start()
+        .unwrap();
+    let (outcomes, ended) = run(&open_ai(&simulator, &Place::new()), ["a", "b"].map(ask));
+    assert!(
+        outcomes.iter().all(|(_, o)| o.as_ref().unwrap_err().kind() == "invalid_request_error")
+    );
+    assert_eq!(ended.unwrap().accounting.failed, 2);
+}
+
+/// Fault 8: one line at fault in a thousand costs one more create, and nobody else's answer.
+#[test]
+fn one_poison_line_in_a_thousand_fails_alone() {
+    let simulator = Simulator::builder()
+        .after(|call, usual| match (call.endpoint, call.nth) {
+            (Endpoint::Poll, 0) => {
+                let mut batch: Value = serde_json::from_slice(usual.body()).unwrap();
+                batch["status"] = "failed".into();
+                batch["errors"] = json!({"data": [
+                    {"code": "invalid_value", "message": "poison", "line": 501},
+                ]});
+                Reply::json(200, &batch)
+            }
+            _ => usual,
+        })
+        .start()
+        .unwrap();
+    let requests = (0..1_000).map(|n| ask(&n.to_string()));
+    let (outcomes, ended) = run(&open_ai(&simulator, &Place::quick()), requests);
+    let failed: Vec<&str> =
+        outcomes.iter().filter(|(_, o)| o.is_err()).map(|(id, _)| id.as_str()).collect();
+    assert_eq!(failed, ["500"]);
+    let counts = ended.unwrap().accounting;
+    assert_eq!((counts.succeeded, counts.submissions), (999, 2));
+    let second = simulator.batches().pop().unwrap();
+    assert!(second.texts.len() == 999 && !second.texts.contains(&"question 500".to_owned()));
+}
+
+/// Fault 13: results that the provider keeps no longer leave the requests as they are: paid for, and
+/// not sent again.
+#[test]
+fn results_that_are_gone_are_said_to_be_and_nothing_is_sent_again() {
+    let simulator = Simulator::builder()
+        .after(|call, usual| match call.endpoint {
+            Endpoint::Results => Reply::error(404, "not_found_error", "archived after 29 days"),
+            _ => usual,
+        })
+        .start()
+        .unwrap();
+    let place = Place::new();
+    for _ in 0..2 {
+        let llm = builder(simulator.url(), &place.state()).build().unwrap();
+        let Err(Error::Pending { reason: PendingReason::Refused { message, .. }, .. }) =
+            run(&llm, [ask("a")]).1
+        else {
+            panic!("it has results");
+        };
+        assert!(message.contains("29 days"), "{message}");
+    }
+    assert_eq!(simulator.count(Endpoint::Create), 1);
+}
+
+/// Fault 18: a cancel before, while and after a batch ends, and one of a batch that is not there.
+#[test]
+fn a_cancel_may_come_at_any_time() {
+    let simulator = Simulator::builder().running(2).start().unwrap();
+    let provider = Arc::new(Anthropic::builder(KEY).base_url(simulator.url()).build().unwrap());
+    let place = Place::new();
+    let patience = Duration::from_secs(10);
+    let refused =
+        |id: &str| matches!(cancel(&*provider, id, patience), Err(CallError::Refused { .. }));
+    assert!(refused("msgbatch_99") && refused("../x"));
+    let llm = LlmBatch::builder(Arc::clone(&provider) as Arc<dyn Provider>)
+        .state(place.state())
+        .poll_interval(Duration::from_millis(1))
+        .build()
+        .unwrap();
+    thread::scope(|scope| {
+        let running = scope.spawn(|| run(&llm, ["a", "b"].map(ask)));
+        simulator.server().wait_until(|seen| seen.iter().any(|seen| seen.method == "POST"));
+        // In the middle of things: either it is taken or it has ended.
+        let _ = cancel(&*provider, "msgbatch_0", patience);
+        let (outcomes, ended) = running.join().unwrap();
+        let counts = ended.unwrap().accounting;
+        assert_eq!(outcomes.len(), 2);
+        assert_eq!(counts.succeeded + counts.failed, 2);
+    });
+    assert!(refused("msgbatch_0"), "it has ended");
+}
+
+/// Fault 19: many threads, many tickets, each with the answer to its own question.
+#[test]
+fn tickets_of_many_threads_get_each_their_own_answer() {
+    const THREADS: usize = 8;
+    const EACH: usize = 1_500;
+    let (simulator, place) = (Simulator::start().unwrap(), Place::quick());
+    let llm = builder(simulator.url(), &place.state()).max_items(2_000).build().unwrap();
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let llm = &llm;
+            scope.spawn(move || {
+                let ids = (0..EACH).map(|n| format!("{thread}.{n}"));
+                let tickets: Vec<_> = ids.map(|id| (llm.submit(ask(&id)).unwrap(), id)).collect();
+                drop(llm.flush());
+                for (ticket, id) in tickets {
+                    let text = ticket.wait().unwrap().text.unwrap();
+                    assert_eq!(text, format!("answer to question {id}"));
+                }
+            });
+        }
+    });
+    let counts = llm.accounting();
+    assert_eq!(
+        (counts.succeeded as usize, simulator.paid().len()),
+        (THREADS * EACH, THREADS * EACH)
+    );
+    assert_eq!(counts.input_tokens, 3 * counts.succeeded);
+}
+
+/// Fault 22: what a newer version of the API refuses is refused before it is sent.
+#[test]
+fn parameters_that_the_version_refuses_are_not_sent() {
+    for (version, is_sent) in [("2023-06-01", true), ("2026-10-21", false), ("2027-01-01", false)] {
+        let (simulator, place) = (Simulator::start().unwrap(), Place::new());
+        let provider =
+            Anthropic::builder(KEY).base_url(simulator.url()).api_version(version).build().unwrap();
+        let llm = LlmBatch::builder(Arc::new(provider))
+            .state(place.state())
+            .poll_interval(Duration::from_millis(1))
+            .build()
+            .unwrap();
+        let body = r#"{"model":"m","max_tokens":1,"temperature":0.5,"messages":[{"role":"user","content":"x"}]}"#;
+        let (outcomes, _) = run(&llm, [Request::new("a", "m", Body::raw(body).unwrap())]);
+        match &outcomes[0].1 {
+            Ok(_) => assert!(is_sent),
+            Err(error) => assert!(!is_sent && error.to_string().contains("temperature"), "{error}"),
+        }
+        assert_eq!(simulator.paid().len(), usize::from(is_sent));
+    }
+}

@@ -142,7 +142,7 @@ impl<P: BatchProcessor> Batcher<P> {
         let weighed: Vec<_> = items.into_iter().map(|item| engine.weigh(item)).collect();
         let mut tickets = TicketSet::new();
         let mut weighed = weighed.into_iter();
-        let accept = |ticket| tickets.push(ticket);
+        let accept = |row| tickets.append(row);
         match engine.submit(&mut weighed, Patience::Setting, accept) {
             Ok(()) => Ok(tickets),
             Err((mut rest, reason)) => {

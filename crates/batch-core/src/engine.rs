@@ -16,7 +16,7 @@ use crate::seat::Seat;
 use crate::slot::{Arena, Filler};
 use crate::stats::{PastBatch, Stats};
 use crate::sync::{Arc, Mutex, Weak};
-use crate::ticket::Ticket;
+use crate::ticket::{Ticket, TicketRow};
 
 mod admission;
 mod appender;
@@ -74,6 +74,8 @@ type PlaceOf<P> = EntryOf<<P as BatchProcessor>::Output, <P as BatchProcessor>::
 type OutcomeOf<P> = Outcome<<P as BatchProcessor>::Output, <P as BatchProcessor>::Error>;
 /// The ticket of a batcher over `P`.
 pub(crate) type TicketOf<P> = Ticket<<P as BatchProcessor>::Output, <P as BatchProcessor>::Error>;
+
+type RowOf<P> = TicketRow<<P as BatchProcessor>::Output, <P as BatchProcessor>::Error>;
 
 /// What the lock of the engine guards.
 #[repr(C)]

@@ -42,6 +42,10 @@ pub(crate) enum Verdict<O, E> {
 pub(crate) struct Seats<O, E>(slot::Fillers<Outcome<O, E>, Link>);
 
 impl<O, E> Seats<O, E> {
+    pub(crate) fn open(fillers: slot::Fillers<Outcome<O, E>, Link>) -> Self {
+        Self(fillers)
+    }
+
     /// Gives a result to each, as far as there are some.
     pub(crate) fn fill(
         self,
@@ -74,6 +78,10 @@ impl<O, E> accumulator::Row for Seats<O, E> {
             Seat::Open { filler, last: None } => self.0.push(filler).map_err(Seat::open),
             other => Err(other),
         }
+    }
+
+    fn append(&mut self, next: Self) -> Result<(), Self> {
+        self.0.append(next.0).map_err(Self)
     }
 
     #[inline]

@@ -10,6 +10,7 @@
 //! dropped, and that somebody waits to be woken.
 #![allow(unsafe_code, reason = "values are handed over between threads without a lock an item")]
 
+mod fillers;
 #[cfg(all(test, loom))]
 mod loom_tests;
 #[cfg(all(test, not(loom)))]
@@ -23,6 +24,7 @@ use std::ptr::NonNull;
 use std::task::Context;
 use std::time::Instant;
 
+pub(crate) use self::fillers::Fillers;
 use self::waiters::{Waiter, Waiters};
 use crate::panics;
 use crate::sync::is_over;
@@ -176,6 +178,24 @@ impl<T, H: Clone> Arena<T, H> {
     }
 }
 
+impl<T, H: Clone> Arena<T, H> {
+    /// Makes the two sides of cells in a row: of `most`, which is not 0, or of as many as the block
+    /// has.
+    pub(crate) fn row(&mut self, most: usize) -> (Fillers<T, H>, Claims<T, H>) {
+        let (filler, claim) = self.pair();
+        let (mut fillers, mut claims) = (Fillers::of(filler), Claims::of(claim));
+        if let Some(next) = self.next.take_if(|_| most > 1) {
+            let left = CELLS - next.index as usize;
+            let more = u32::try_from(left.min(most - 1)).expect("a block has few cells");
+            fillers.extend(more);
+            claims.len += more;
+            let index = next.index + more;
+            self.next = ((index as usize) < CELLS).then_some(Place { index, ..next });
+        }
+        (fillers, claims)
+    }
+}
+
 impl<T, H> Drop for Arena<T, H> {
     fn drop(&mut self) {
         if let Some(next) = self.next {
@@ -195,68 +215,6 @@ impl<T, H> Filler<T, H> {
     /// the cell.
     pub(crate) fn hand_lead(&self) -> bool {
         self.0.hand_lead()
-    }
-}
-
-/// Fillers of one block that follow each other.
-pub(crate) struct Fillers<T, H> {
-    block: NonNull<Block<T, H>>,
-    first: u32,
-    len: u32,
-}
-
-// SAFETY: as for a place, of which it is a number.
-unsafe impl<T: Send, H: Send + Sync> Send for Fillers<T, H> {}
-// SAFETY: as for a place.
-unsafe impl<T: Send, H: Send + Sync> Sync for Fillers<T, H> {}
-
-impl<T, H> Fillers<T, H> {
-    pub(crate) fn of(filler: Filler<T, H>) -> Self {
-        let Place { block, index } = filler.0;
-        mem::forget(filler);
-        Self { block, first: index, len: 1 }
-    }
-
-    /// Adds the filler of the next cell.
-    ///
-    /// # Errors
-    /// The filler, if it is that of another cell.
-    #[inline]
-    pub(crate) fn push(&mut self, filler: Filler<T, H>) -> Result<(), Filler<T, H>> {
-        let next = filler.0.block == self.block && filler.0.index == self.first + self.len;
-        if !next {
-            return Err(filler);
-        }
-        mem::forget(filler);
-        self.len += 1;
-        Ok(())
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.len as usize
-    }
-
-    /// As [`Filler::hand_lead`], with the first of the cells that a thread waits for.
-    pub(crate) fn hand_lead(&self) -> bool {
-        let mut indexes = self.first..self.first + self.len;
-        indexes.any(|index| Place { block: self.block, index }.hand_lead())
-    }
-}
-
-impl<T, H> Iterator for Fillers<T, H> {
-    type Item = Filler<T, H>;
-
-    fn next(&mut self) -> Option<Filler<T, H>> {
-        self.len = self.len.checked_sub(1)?;
-        let filler = Filler(Place { block: self.block, index: self.first });
-        self.first += 1;
-        Some(filler)
-    }
-}
-
-impl<T, H> Drop for Fillers<T, H> {
-    fn drop(&mut self) {
-        self.for_each(drop);
     }
 }
 
@@ -399,6 +357,18 @@ impl<T, H> Claims<T, H> {
         }
         mem::forget(claim);
         self.len += 1;
+        Ok(())
+    }
+
+    /// Adds the claims of the next cells.
+    ///
+    /// # Errors
+    /// The claims, if they are those of other cells.
+    pub(crate) fn append(&mut self, mut next: Self) -> Result<(), Self> {
+        if next.block != self.block || next.first != self.first + self.len {
+            return Err(next);
+        }
+        self.len += mem::take(&mut next.len);
         Ok(())
     }
 

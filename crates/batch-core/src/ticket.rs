@@ -143,6 +143,21 @@ impl<O, E> TicketRow<O, E> {
         refused.map_or(Ok(()), |claim| Err(Ticket { claim, id, lane }))
     }
 
+    pub(crate) fn new(claims: Claims<Outcome<O, E>, Link>, first: ItemId, lane: LaneId) -> Self {
+        Self { claims, first, lane }
+    }
+
+    /// Adds the tickets of the items accepted next, of the same key.
+    ///
+    /// # Errors
+    /// The tickets, if they are others.
+    pub(crate) fn append(&mut self, next: Self) -> Result<(), Self> {
+        let Self { claims, first, lane } = next;
+        let follows = lane == self.lane && first == self.first.plus(self.claims.len() as u64);
+        let refused = if follows { self.claims.append(claims).err() } else { Some(claims) };
+        refused.map_or(Ok(()), |claims| Err(Self { claims, first, lane }))
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.claims.len()
     }

@@ -33,6 +33,14 @@ impl<O, E> TicketSet<O, E> {
         self.rows.extend(refused.map(TicketRow::of));
     }
 
+    pub(crate) fn append(&mut self, row: TicketRow<O, E>) {
+        let refused = match self.rows.last_mut() {
+            Some(last) => last.append(row).err(),
+            None => Some(row),
+        };
+        self.rows.extend(refused);
+    }
+
     /// Returns the number of items.
     pub fn len(&self) -> usize {
         self.rows.iter().map(TicketRow::len).sum()

@@ -9,7 +9,7 @@ use super::eras::EraId;
 use super::lane::LaneId;
 use super::parcel::Parcel;
 use super::policy::{NEVER, Time, later};
-use super::run::{Known, Slot};
+use super::run::{Known, Row, Slot};
 use super::{Accumulator, Event};
 use crate::id::ItemId;
 
@@ -63,6 +63,37 @@ impl<I, S: Slot> Open<I, S> {
             let mark = Mark { era: self.era, weight };
             self.parcel.known.push(Known { id, mark, accepted, deadline }, slot);
         }
+        self.accepted
+    }
+
+    /// Returns how many items of this weight, not 0, may join at most.
+    pub(crate) fn places(&self, weight: u64) -> usize {
+        let heavy = self.weight.checked_div(weight).unwrap_or(u64::MAX);
+        self.places.min(usize::try_from(heavy).unwrap_or(usize::MAX))
+    }
+
+    /// Adds items in a row, as [`join`](Self::join) does one: as many as the row has slots, which
+    /// the batch takes. Returns how many were ever accepted.
+    pub(crate) fn join_all(
+        &mut self,
+        now: Time,
+        first: ItemId,
+        weight: u64,
+        items: impl Iterator<Item = I>,
+        row: S::Row,
+    ) -> u64 {
+        let len = row.len() as u64;
+        let sum = weight * len;
+        self.places -= row.len();
+        self.weight -= sum;
+        self.now = later(self.now, now);
+        self.accepted += len;
+        self.parcel.weight += sum;
+        self.parcel.items.extend(items);
+        let (accepted, mark) = (self.now, Mark { era: self.era, weight });
+        let deadline = self.timeout.map_or(NEVER, |timeout| accepted.saturating_add(timeout));
+        self.parcel.known.append(Known { id: first, mark, accepted, deadline }, row);
+        debug_assert_eq!(self.parcel.items.len(), self.parcel.known.len(), "a slot for each item");
         self.accepted
     }
 }

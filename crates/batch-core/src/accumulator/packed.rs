@@ -77,6 +77,17 @@ impl<S: Slot> Packed<S> {
         }
     }
 
+    /// Adds items that were never sent and follow each other, all alike.
+    pub(super) fn append(&mut self, first: Known, row: S::Row) {
+        let refused = match &mut self.last {
+            Some(run) => run.append(first, row).err(),
+            None => Some(row),
+        };
+        if let Some(row) = refused {
+            self.runs.extend(self.last.replace(Run::of_row(first, row)));
+        }
+    }
+
     #[cold]
     fn begin(&mut self, known: Known, slot: S) {
         self.runs.extend(self.last.replace(Run::of(known, slot)));

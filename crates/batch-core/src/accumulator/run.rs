@@ -26,6 +26,14 @@ pub(crate) trait Row: IntoIterator<Item = Self::Slot> {
     /// The slot that does not follow.
     fn push(&mut self, next: Self::Slot) -> Result<(), Self::Slot>;
 
+    /// Adds the slots that follow, or gives them back if they are others.
+    ///
+    /// # Errors
+    /// The slots that do not follow.
+    fn append(&mut self, next: Self) -> Result<(), Self>
+    where
+        Self: Sized;
+
     fn len(&self) -> usize;
 }
 
@@ -78,6 +86,19 @@ impl<S: Slot> Run<S> {
             && weight == first.mark.weight
             && accepted == first.accepted;
         if follows { self.row.push(slot) } else { Err(slot) }
+    }
+
+    /// Adds items that follow, all alike, or gives their slots back.
+    pub(super) fn append(&mut self, next: Known, row: S::Row) -> Result<(), S::Row> {
+        let Known { id, mark, accepted, deadline } = next;
+        let first = &self.first;
+        let follows = id == first.id.plus(self.row.len() as u64)
+            && (mark, accepted, deadline) == (first.mark, first.accepted, first.deadline);
+        if follows { self.row.append(row) } else { Err(row) }
+    }
+
+    pub(super) fn of_row(first: Known, row: S::Row) -> Self {
+        Self { row, first }
     }
 
     pub(super) fn first(&self) -> Known {

@@ -40,6 +40,14 @@ impl Row for Units {
         Ok(())
     }
 
+    fn append(&mut self, next: Self) -> Result<(), Self> {
+        if self.0 + next.0 > 5 {
+            return Err(next);
+        }
+        self.0 += next.0;
+        Ok(())
+    }
+
     fn len(&self) -> usize {
         self.0
     }

@@ -2,8 +2,9 @@
 
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
+use std::{iter, vec};
 
-use super::{Engine, ReplyClaim, State, TicketOf, Transaction};
+use super::{Engine, ReplyClaim, RowOf, State, TicketOf, Transaction};
 use crate::accumulator::{self, Moment, Time};
 use crate::clock::nanos;
 use crate::current;
@@ -14,16 +15,34 @@ use crate::observer::Event;
 use crate::panics;
 use crate::park;
 use crate::processor::BatchProcessor;
-use crate::seat::Seat;
+use crate::seat::{Seat, Seats};
 use crate::sync::raw::park_until;
 use crate::sync::{Arc, deadline, is_over, lock};
-use crate::ticket::Ticket;
+use crate::ticket::{Ticket, TicketRow};
 
 /// An item with what its processor says of it, asked before any lock is taken.
 pub(crate) struct Weighed<P: BatchProcessor> {
     pub(crate) key: P::Key,
     pub(crate) weight: u64,
     pub(crate) item: P::Item,
+}
+
+/// Items to be submitted, one after the other.
+pub(crate) trait Supply<P: BatchProcessor>: Iterator<Item = Weighed<P>> {
+    /// Lends those that come next, as far as they are at hand.
+    fn upcoming(&self) -> &[Weighed<P>];
+}
+
+impl<P: BatchProcessor> Supply<P> for iter::Once<Weighed<P>> {
+    fn upcoming(&self) -> &[Weighed<P>] {
+        &[]
+    }
+}
+
+impl<P: BatchProcessor> Supply<P> for vec::IntoIter<Weighed<P>> {
+    fn upcoming(&self) -> &[Weighed<P>] {
+        self.as_slice()
+    }
 }
 
 /// Items that were refused, and why.
@@ -107,8 +126,8 @@ impl<P: BatchProcessor> Engine<P> {
             }
         }
         let mut ticket = None;
-        let submitted = self
-            .submit(&mut std::iter::once(weighed), patience, |accepted| ticket = Some(accepted));
+        let submitted =
+            self.submit(&mut iter::once(weighed), patience, |mut row| ticket = row.next());
         match submitted {
             Ok(()) => Ok(ticket.expect("an accepted item has a ticket")),
             Err((mut items, reason)) => {
@@ -121,9 +140,9 @@ impl<P: BatchProcessor> Engine<P> {
     /// was taken from `items` and refused, never nothing, with the reason.
     pub(crate) fn submit(
         &self,
-        items: &mut impl Iterator<Item = Weighed<P>>,
+        items: &mut impl Supply<P>,
         patience: Patience,
-        mut accepted: impl FnMut(TicketOf<P>),
+        mut accepted: impl FnMut(RowOf<P>),
     ) -> Result<(), Refused<P>> {
         let mut visitor = Visitor::new(patience);
         let outcome = match &self.hooks.journal {
@@ -138,23 +157,21 @@ impl<P: BatchProcessor> Engine<P> {
 
     fn submit_plain(
         &self,
-        items: &mut impl Iterator<Item = Weighed<P>>,
+        items: &mut impl Supply<P>,
         visitor: &mut Visitor,
-        accepted: &mut impl FnMut(TicketOf<P>),
+        accepted: &mut impl FnMut(RowOf<P>),
     ) -> Result<(), Refused<P>> {
         let mut now = self.now();
         let mut state = self.lock_to_accept();
         let mut outcome = Ok(());
-        for mut weighed in items {
-            if !self.is_observed() {
-                match state.join(&now, weighed) {
-                    Ok((ticket, _)) => {
-                        accepted(ticket);
-                        continue;
-                    }
-                    Err(other) => weighed = other,
-                }
+        loop {
+            if !self.is_observed()
+                && let Some(row) = state.join_all(now, items)
+            {
+                accepted(row);
+                continue;
             }
+            let Some(weighed) = items.next() else { break };
             state.gather();
             if state.try_enter(self, weighed.weight, visitor).is_err() {
                 let entered;
@@ -172,7 +189,7 @@ impl<P: BatchProcessor> Engine<P> {
             } else {
                 state.lend();
             }
-            accepted(ticket);
+            accepted(TicketRow::of(ticket));
         }
         state.gather();
         if visitor.place.is_some() {
@@ -195,7 +212,7 @@ impl<P: BatchProcessor> Engine<P> {
         journal: &dyn Journal<P::Item>,
         items: &mut impl Iterator<Item = Weighed<P>>,
         visitor: &mut Visitor,
-        accepted: &mut impl FnMut(TicketOf<P>),
+        accepted: &mut impl FnMut(RowOf<P>),
     ) -> Result<(), Refused<P>> {
         let mut items = items.peekable();
         while let Some(first) = items.next() {
@@ -221,7 +238,9 @@ impl<P: BatchProcessor> Engine<P> {
                 Err(error) => Err(self.give_up(group, error)),
             };
             match stored {
-                Ok(tickets) => tickets.into_iter().for_each(&mut *accepted),
+                Ok(tickets) => {
+                    tickets.into_iter().map(TicketRow::of).for_each(&mut *accepted);
+                }
                 Err((mut rest, refusal)) => {
                     self.lock().queue.note_refused();
                     // The one that was looked at came from `items` too.
@@ -421,6 +440,30 @@ impl<P: BatchProcessor> State<P> {
         let (filler, claim) = self.slots.pair();
         let accepted = open.join(now, id, weighed.weight, weighed.item, Seat::open(filler));
         Ok((Ticket::new(claim, id, open.lane()), accepted))
+    }
+
+    /// Accepts the next items that are alike and that the batch that is lent takes; `None` if there
+    /// is none.
+    fn join_all(&mut self, now: Time, items: &mut impl Supply<P>) -> Option<RowOf<P>> {
+        let open = self.open.as_mut()?;
+        let first = items.upcoming().first()?;
+        if !open.takes(first.weight) || !self.queue.is_lent_by(&first.key) {
+            return None;
+        }
+        let weight = first.weight;
+        let is_like = |next: &&Weighed<P>| next.weight == weight && next.key == first.key;
+        let places = open.places(weight);
+        let alike = items.upcoming().iter().take(places).take_while(is_like).count();
+        let (fillers, claims) = self.slots.row(alike);
+        let id = ItemId { epoch: 0, seq: self.next_seq };
+        self.next_seq += fillers.len() as u64;
+        let row = items.by_ref().take(fillers.len()).map(|Weighed { key, item, .. }| {
+            // User code, in the middle of a change.
+            panics::swallow(|| drop(key));
+            item
+        });
+        open.join_all(now, id, weight, row, Seats::open(fillers));
+        Some(TicketRow::new(claims, id, open.lane()))
     }
 
     /// Sets the batch that the last item joined apart for the next, if nobody waits for room.

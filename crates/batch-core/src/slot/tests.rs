@@ -277,6 +277,33 @@ fn claims_in_a_row_are_taken_as_far_as_they_are_done() {
 }
 
 #[test]
+fn a_row_of_cells_ends_with_its_block_and_may_be_joined_to_the_one_before() {
+    let mut bench = Bench::new();
+    let arena = bench.arena.as_mut().expect("it is there");
+    let (mut fillers, mut claims) = arena.row(3);
+    let (more, others) = arena.row(CELLS);
+    assert_eq!((fillers.len(), more.len(), others.len()), (3, CELLS - 3, CELLS - 3));
+    let (next, of_next) = arena.row(1);
+    assert_eq!((next.len(), of_next.len()), (1, 1));
+    assert!(fillers.append(more).is_ok() && claims.append(others).is_ok());
+    let Err(next) = fillers.append(next) else { panic!("it is of another block") };
+    let Err(of_next) = claims.append(of_next) else { panic!("it is of another block") };
+    let mut round = Round::new();
+    let mut values = (0..CELLS - 1).map(|number| bench.drops.value(number));
+    round.fill_row(fillers, &mut || values.next());
+    round.finish();
+    let mut taken = Vec::new();
+    claims.take_done(|fate| taken.push(fate));
+    assert_eq!((claims.len(), taken.len()), (0, CELLS));
+    assert!(matches!(taken.pop(), Some(Fate::Abandoned)), "there was no value for the last");
+    assert!(taken.iter().all(|fate| matches!(fate, Fate::Value(_))));
+    drop(taken);
+    assert_eq!(bench.drops.count(), CELLS - 1);
+    assert_eq!(bench.live_blocks(), 1);
+    drop((next, of_next));
+}
+
+#[test]
 fn a_round_may_go_back_and_forth_between_blocks() {
     let mut bench = Bench::new();
     let mut pairs: Vec<_> = (0..2 * CELLS).map(|_| bench.pair()).collect();

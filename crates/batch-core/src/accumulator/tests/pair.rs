@@ -90,7 +90,16 @@ impl Pair {
         let lent = if dice.one_in(4) { None } else { self.real.lend() };
         if let Some(mut open) = lent {
             let joins = open.takes(weight) && self.real.is_lent_by(&key);
-            if joins {
+            if joins && dice.one_in(2) {
+                let len = open.places(weight).min(1 + dice.index(4));
+                for _ in 1..len {
+                    assert_eq!(self.model.admit(weight), Ok(()));
+                    self.model.push(key, weight);
+                }
+                let items = seq..seq + len as u64;
+                let accepted = open.join_all(now, id(seq), weight, items, Units(len));
+                assert_eq!(accepted, self.model.stats.accepted);
+            } else if joins {
                 let accepted = open.join(now, id(seq), weight, seq, ());
                 assert_eq!(accepted, self.model.stats.accepted);
             }

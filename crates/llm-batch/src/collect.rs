@@ -10,9 +10,9 @@ use crate::draft::{Draft, NOBODY};
 use crate::error::{Error, PendingReason};
 use crate::lane::OnAmbiguous;
 use crate::provider::{CallError, Collected, Progress, Rejection};
+use crate::record::Fate;
 use crate::send::Send;
 use crate::session::{Job, Session};
-use crate::state::Fate;
 use crate::wire_id::seq_of;
 
 /// How often the results of an ended batch are read before a request without a line is given up,
@@ -210,7 +210,9 @@ impl Session<'_> {
             return Ok(Some(CallError::passing("some results are missing")));
         }
         let resent = self.engine.state().record(watch.at).intent.resent;
-        let is_unpaid = rest.is_some() || (counted == Some(seen) && unreadable == 0);
+        // Where nobody counts, a line that cannot be read may be the answer that is missing.
+        let is_unpaid =
+            counted.map_or(rest.is_some() && unreadable == 0, |counted| counted <= seen);
         let missing = rest.unwrap_or(RequestError::Missing { batch_id });
         let wanted = watch.wanted();
         watch.members.fill(NOBODY);

@@ -15,8 +15,8 @@ use crate::draft::Draft;
 use crate::error::{Error, PendingReason};
 use crate::lane::{Lane, OnAmbiguous};
 use crate::provider::CreateError;
+use crate::record::{Fate, Intent};
 use crate::session::{Event, Session};
-use crate::state::{Fate, Intent};
 use crate::table::Table;
 use crate::wire_id::nonce;
 

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use secrecy::{ExposeSecret, SecretString};
+use serde::de::DeserializeOwned;
 use ureq::http::header::{HeaderMap, HeaderValue};
 use ureq::http::{Request, Response, StatusCode};
 use ureq::{Agent, Body, BodyReader, SendBody};
@@ -23,6 +24,8 @@ const CREATE: Duration = Duration::from_mins(10);
 const POLL: Duration = Duration::from_mins(1);
 /// The longest pause within a download.
 const SILENCE: Duration = Duration::from_mins(1);
+/// How often a download goes on where it broke off, before it begins anew after a wait.
+const RESUMES: u32 = 100;
 /// Connections that are kept open between polls.
 const KEPT: usize = 4;
 const MAX_HEADER: usize = 64 * 1024;
@@ -200,7 +203,17 @@ impl Http {
         }
         let tag = strong_tag(response.headers());
         let body = response.into_body().into_reader();
-        Ok(Download { http: self, path, call, body, at: 0, resumed_at: None, tag, hooked })
+        Ok(Download {
+            http: self,
+            path,
+            call,
+            body,
+            at: 0,
+            resumed_at: None,
+            resumes: 0,
+            tag,
+            hooked,
+        })
     }
 
     /// Sends a request that may be sent twice. It and the reading of its answer are broken off when
@@ -237,6 +250,18 @@ impl Http {
             headers.extend(self.headers.clone());
         }
         builder
+    }
+
+    /// Reads an object out of an answer; `what` names it where that cannot be.
+    pub(crate) fn parse<T: DeserializeOwned>(
+        &self,
+        body: &[u8],
+        what: &str,
+    ) -> Result<T, CallError> {
+        serde_json::from_slice(body)
+            // What the parser says may repeat what it read.
+            .map_err(|error| self.scrub(&format!("{what} cannot be read: {error}")))
+            .map_err(CallError::passing)
     }
 
     /// Tells passing refusals of a read from lasting ones.
@@ -282,8 +307,9 @@ pub(crate) struct Download<'c> {
     body: BodyReader<'static>,
     /// How much was read.
     at: u64,
-    /// Where it last went on: it has to come further before it does so again.
+    /// Where it last went on, which it has to get past before it does so again, and how often it did.
     resumed_at: Option<u64>,
+    resumes: u32,
     tag: Option<HeaderValue>,
     hooked: Hooked,
 }
@@ -308,10 +334,12 @@ impl Download<'_> {
     /// Asks for the rest; tells whether it comes.
     fn go_on(&mut self) -> bool {
         let Some(tag) = &self.tag else { return false };
-        if self.at == 0 || self.resumed_at >= Some(self.at) || self.call.is_stopped() {
+        let is_stuck = self.at == 0 || self.resumed_at >= Some(self.at) || self.resumes >= RESUMES;
+        if is_stuck || self.call.is_stopped() {
             return false;
         }
         self.resumed_at = Some(self.at);
+        self.resumes += 1;
         let request = self
             .http
             .request("GET", &self.path)

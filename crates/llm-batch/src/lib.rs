@@ -40,6 +40,12 @@
 //!   what is absent from two lists, [`list_lag`](Builder::list_lag) apart, is sent once more.
 //!   [`OnAmbiguous`] has other ways. So nothing is paid twice as long as the provider's list is
 //!   behind by less than that.
+//! * What comes back **without an answer** and was not billed (an error that passes, expired, missing
+//!   by the provider's own count) is sent again, [`attempts`](Builder::attempts) times in all. What the
+//!   provider counts as answered is never given up, and what may be paid for is not sent again unless a
+//!   setting allows it by name.
+//! * A request may have a **deadline** and a **budget**. [`LaneChoice`] says what is done about the
+//!   former; [`max_cost`](Builder::max_cost) and the latter are kept before anything is sent.
 //! * [`Accounting`] counts requests, submissions, HTTP calls, tokens and dollars apart, and by kind,
 //!   model and lane.
 //!
@@ -47,13 +53,15 @@
 //! * An answer of the lane `sync` that is lost cannot be looked for: its request stays ambiguous,
 //!   or is asked once more where [`sync_retry`](Builder::sync_retry) allows paying twice.
 //! * Prices are a table with a date; a model that is not in it has no cost.
-//! * A download that breaks off begins anew; what was handed over is not handed over again.
-//! * Of each request some 150 bytes are in memory, and as much of the folder's record of it.
+//! * A download that breaks off goes on where it was only at servers that give it a strong tag and
+//!   take ranges; elsewhere it begins anew. What was handed over is not handed over again.
+//! * Of each request some 400 bytes are in memory, its id and its record among them.
+//! * A request that has missed its deadline is told so, and an answer that comes later to nobody.
 //! * Linux and macOS only.
 //!
 //! # Performance
 //! Bodies are in a file, not in memory, and go out from there; results are read line by line in
-//! constant memory, and of each line only the envelope is parsed. A run costs one HTTP call a
+//! constant memory; of each line the envelope is parsed, and the body is handed on as it is. A run costs one HTTP call a
 //! create, one a poll and one for the results of each batch, and one look at the provider's list.
 #![forbid(unsafe_code)]
 
@@ -95,6 +103,7 @@ mod stop;
 
 mod durable;
 mod overview;
+mod record;
 mod state;
 
 mod error;

@@ -5,7 +5,8 @@ use std::path::Path;
 use crate::answer::Status;
 use crate::error::Error;
 use crate::lane::Lane;
-use crate::state::{Fate, Record, peek};
+use crate::record::{Fate, Record};
+use crate::state::peek;
 
 /// What a state folder says of its creates and requests.
 ///

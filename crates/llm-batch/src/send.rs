@@ -8,9 +8,9 @@ use crate::draft::Draft;
 use crate::error::{Error, PendingReason};
 use crate::lane::Lane;
 use crate::provider::{CreateError, Created, Progress};
+use crate::record::{Fate, Intent};
 use crate::seek::Seek;
 use crate::session::{Job, Session};
-use crate::state::{Fate, Intent};
 use crate::table::Table;
 use crate::wire_id::nonce;
 
@@ -260,7 +260,9 @@ impl Session<'_> {
         };
         if let Some(at) = send.at {
             self.engine.state().settle(at, Fate::Refused { code, kind, message, retryable })?;
-            self.discard(at);
+            if send.anchor.is_some() {
+                self.discard(at);
+            }
         }
         for &member in &send.members {
             self.hand_over(member as usize, Err(refused.clone()))?;

@@ -18,9 +18,9 @@ use crate::lane::{Lane, LaneChoice};
 use crate::plan::plan;
 use crate::provider::{Call, Progress};
 use crate::queue::Queue;
+use crate::record::Fate;
 use crate::seek::Seek;
 use crate::send::Send;
-use crate::state::Fate;
 use crate::table::Table;
 
 /// How long to wait at first where the provider's queue is full.
@@ -345,8 +345,10 @@ impl<'s> Session<'s> {
                 let watch = self.watch_of(at, batch_id, nonce, members, Progress::Running);
                 self.jobs.push(Instant::now(), Job::Watch(watch));
             }
-            (Some(Fate::Preparing | Fate::Unsent { .. }), _) => {
-                self.discard(at);
+            (Some(Fate::Preparing | Fate::Unsent { .. }), lane) => {
+                if lane == Lane::Batch {
+                    self.discard(at);
+                }
                 fresh.extend(wanted.map(|member| (member, Some(number))));
             }
             (Some(Fate::Void { .. }), _) => {

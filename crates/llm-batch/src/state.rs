@@ -14,17 +14,18 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use serde::ser::SerializeSeq;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::accounting::Delivered;
-use crate::answer::{RequestError, Status, Usage};
+use crate::answer::{Status, Usage};
 use crate::bodies;
-use crate::digest::{Digest, from_hex, to_hex};
+use crate::digest::{Digest, from_hex};
 use crate::durable::{self, check_header, private};
 use crate::error::Error;
-use crate::lane::Lane;
+use crate::record::{
+    AnswerFile, Fate, Intent, IntentFile, IntentToWrite, Members, Record, StatusFile,
+};
 use crate::table::Table;
 
 const INTENT: &str = "llm-batch intent";
@@ -33,146 +34,6 @@ const ANSWER: &str = "llm-batch answer";
 const DELIVERED: &str = "llm-batch delivered";
 const LOCK_FILE: &str = "lock";
 const DELIVERED_FILE: &str = "delivered.jsonl";
-
-/// What is known of a create before it is sent.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Intent {
-    pub(crate) nonce: String,
-    pub(crate) provider: String,
-    pub(crate) endpoint: String,
-    pub(crate) kind: String,
-    pub(crate) model: String,
-    /// What the provider finds it by.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub(crate) anchor: String,
-    #[serde(default)]
-    pub(crate) lane: Lane,
-    /// The number of the record whose requests are sent again here.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) replaces: Option<u64>,
-    /// How often these requests were sent before and came back without an answer.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub(crate) resent: u32,
-    /// Whether they may have been paid for all the same.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) may_be_paid: bool,
-    /// Whether it was written before it was prepared: as long as there is no status, nothing but
-    /// that was done.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) preparing: bool,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature is serde's")]
-fn is_zero(number: &u32) -> bool {
-    *number == 0
-}
-
-/// The requests of a create, as they are written and read.
-#[derive(Deserialize)]
-struct IntentFile {
-    #[serde(flatten)]
-    intent: Intent,
-    /// Id and digest of each; the position is its number on the wire.
-    requests: Vec<(String, String)>,
-}
-
-#[derive(Serialize)]
-struct IntentToWrite<'a> {
-    #[serde(flatten)]
-    intent: &'a Intent,
-    requests: Members<'a>,
-}
-
-struct Members<'a>(&'a [u32], &'a Table);
-
-impl Serialize for Members<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Members(members, table) = *self;
-        let mut list = serializer.serialize_seq(Some(members.len()))?;
-        for &member in members {
-            let item = &table.items()[member as usize];
-            list.serialize_element(&(&*item.id, to_hex(item.digest)))?;
-        }
-        list.end()
-    }
-}
-
-/// What became of a create.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(tag = "status", rename_all = "lowercase")]
-pub(crate) enum Fate {
-    /// Nothing was created; what comes before a create may be done or not.
-    Preparing,
-    /// It is on its way.
-    Sending,
-    /// Nothing was created, and it can be sent again.
-    Unsent { reason: String },
-    /// The provider took it.
-    Submitted { batch_id: String },
-    /// Nothing was created, or nothing of it was run.
-    Refused { code: Option<u16>, kind: String, message: String, retryable: bool },
-    /// It may exist or not.
-    Ambiguous { reason: String },
-    /// Given up: its requests went elsewhere. It may have been paid for only where it says so.
-    Void { reason: String, may_be_paid: bool },
-}
-
-#[derive(Serialize, Deserialize)]
-struct StatusFile {
-    #[serde(flatten)]
-    fate: Fate,
-    /// How often it was sent.
-    #[serde(default = "once")]
-    attempts: u64,
-    /// What it is found by, where the intent was written before that was known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    anchor: Option<String>,
-}
-
-fn once() -> u64 {
-    1
-}
-
-#[derive(Serialize, Deserialize)]
-struct AnswerFile<R> {
-    response: R,
-}
-
-impl Fate {
-    /// Returns the outcome that a refusal is for each of its requests.
-    pub(crate) fn refusal(&self) -> Option<RequestError> {
-        match self {
-            Fate::Refused { code, kind, message, retryable } => Some(RequestError::Refused {
-                status: *code,
-                kind: kind.clone(),
-                message: message.clone(),
-                retryable: *retryable,
-            }),
-            _ => None,
-        }
-    }
-}
-
-/// One create with what is known of it. No fate: the process ended before it was known.
-#[derive(Debug)]
-pub(crate) struct Record {
-    pub(crate) number: u64,
-    pub(crate) intent: Intent,
-    /// How many requests it carries.
-    pub(crate) size: usize,
-    pub(crate) fate: Option<Fate>,
-    /// How often it was sent.
-    pub(crate) attempts: u64,
-}
-
-impl Record {
-    pub(crate) fn ambiguity(&self) -> &str {
-        match &self.fate {
-            Some(Fate::Ambiguous { reason }) => reason,
-            _ => "the process ended while the create was on its way",
-        }
-    }
-}
 
 /// Where a request went.
 #[derive(Debug, Clone, Copy)]

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use common::{Place, ask, assert_answered, builder, run};
 use llm_batch::providers::OpenAi;
-use llm_batch::{Builder, LlmBatch, OnAmbiguous, Prices, Status};
+use llm_batch::{Builder, LlmBatch, OnAmbiguous, Prices, RequestError, Status};
 use llm_simulator::{Endpoint, Reply, Said, Simulator};
 
 /// A model that says `first` to the first so many times that each question is asked, and answers
@@ -133,13 +133,11 @@ fn a_missing_result_is_asked_for_again_only_where_it_is_unpaid_or_that_is_allowe
                 Endpoint::Poll if call.seen.path.contains("msgbatch_0") => {
                     let mut batch: serde_json::Value =
                         serde_json::from_slice(usual.body()).unwrap();
-                    batch["request_counts"] = match is_counted {
-                        true => serde_json::json!({"succeeded": 1, "errored": 1}),
-                        false => serde_json::Value::Null,
+                    batch["request_counts"] = if is_counted {
+                        serde_json::json!({"succeeded": 1, "errored": 1})
+                    } else {
+                        serde_json::json!({})
                     };
-                    if !is_counted {
-                        batch.as_object_mut().unwrap().remove("request_counts");
-                    }
                     Reply::json(200, &batch)
                 }
                 _ => usual,
@@ -214,7 +212,9 @@ fn a_request_over_its_own_budget_fails_alone() {
     let (outcomes, _) = run(&llm, [of("a", 5.0), of("b", 4.9), unknown]);
     let kinds: HashMap<&str, &str> = outcomes
         .iter()
-        .map(|(id, outcome)| (id.as_str(), outcome.as_ref().map_or_else(|e| e.kind(), |_| "")))
+        .map(|(id, outcome)| {
+            (id.as_str(), outcome.as_ref().map_or_else(RequestError::kind, |_| ""))
+        })
         .collect();
     assert_eq!(kinds, HashMap::from([("a", ""), ("b", "over_budget"), ("c", "invalid_request")]));
     assert_eq!(simulator.paid(), ["question a"]);

@@ -1,5 +1,7 @@
 //! Shared system texts in the provider's cache.
 
+#![allow(clippy::unwrap_used, reason = "a helper of tests is not seen as a test")]
+
 mod common;
 
 use common::{Faults, Place, Sim, builder, run};

@@ -169,7 +169,7 @@ fn what_was_cancelled_for_anothers_deadline_is_sent_again() {
         .unwrap();
     assert!(run(&first, ["a", "b"].map(ask)).1.is_err(), "they share a batch");
     drop(first);
-    let ender = simulator.server();
+    let server = simulator.server();
     let llm = open(&simulator, &place, LaneChoice::Auto).build().unwrap();
     let mut requests = due(&["a"], LONG);
     requests.push(ask("b"));
@@ -182,7 +182,7 @@ fn what_was_cancelled_for_anothers_deadline_is_sent_again() {
                 seen.iter().filter(is_create).count()
             };
             // The second create is that of b alone, and may end.
-            ender.wait_until(|seen| creates(seen) == 2);
+            server.wait_until(|seen| creates(seen) == 2);
             while simulator.batches().len() < 2 {
                 std::thread::yield_now();
             }

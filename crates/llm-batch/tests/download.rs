@@ -52,12 +52,12 @@ fn open(provider: Arc<dyn Provider>, place: &Place) -> LlmBatch {
 #[test]
 fn a_download_cut_at_any_hundredth_goes_on_there_or_begins_anew_and_tells_each_once() {
     for percent in 0..=100 {
-        for (provider, ranges) in [(0, true), (1, true), (0, false), (1, false)] {
+        for ranges in [true, false] {
             let simulator = Simulator::builder();
             let simulator = if ranges { simulator.ranges() } else { simulator };
-            let (simulator, place) = (cut_at(simulator, percent), Place::new());
+            let (simulator, place) = (cut_at(simulator, percent), Place::quick());
             let [anthropic, openai] = providers(simulator.url());
-            let provider = if provider == 0 { anthropic } else { openai };
+            let provider = if percent % 2 == 0 { anthropic } else { openai };
             let (outcomes, ended) = run(&open(provider, &place), IDS.map(ask));
             assert_answered(&outcomes, &IDS);
             assert_eq!(ended.unwrap().stray_results, 0, "{percent}");
@@ -216,4 +216,28 @@ fn a_compressed_answer_is_not_unpacked() {
     assert_answered(&outcomes, &IDS);
     assert_eq!(ended.unwrap().stray_results, 1);
     assert!(reads(&simulator)[0].header("accept-encoding").is_none_or(|e| e == "identity"));
+}
+
+/// A server that gives out byte by byte is not asked without a pause for ever.
+#[test]
+fn a_download_that_gives_a_byte_at_a_time_is_left_after_a_hundred_calls() {
+    let simulator = Simulator::builder()
+        .ranges()
+        .after(|call, usual| match call.endpoint {
+            Endpoint::Results => Reply::Cut(1, Box::new(usual)),
+            _ => usual,
+        })
+        .start()
+        .unwrap();
+    let place = Place::new();
+    // The first run sends it, the second asks for it at once, and no run asks a second time.
+    for (timeout, calls) in [(300, 0), (3_000, 101)] {
+        let llm = builder(simulator.url(), &place.state())
+            .poll_interval(std::time::Duration::from_mins(10))
+            .timeout(std::time::Duration::from_millis(timeout))
+            .build()
+            .unwrap();
+        assert!(run(&llm, IDS.map(ask)).1.is_err());
+        assert_eq!(reads(&simulator).len(), calls);
+    }
 }

@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use common::{KEY, Place, ask, assert_answered, builder, run};
 use llm_batch::providers::{Anthropic, OpenAi};
-use llm_batch::{Body, CallError, Error, LlmBatch, PendingReason, Provider, Request, cancel};
+use llm_batch::{
+    Body, CallError, Error, LlmBatch, OnAmbiguous, PendingReason, Provider, Request, cancel,
+};
 use llm_simulator::{Endpoint, Reply, Said, Simulator};
 use serde_json::{Value, json};
 
@@ -167,7 +169,7 @@ fn tickets_of_many_threads_get_each_their_own_answer() {
     });
     let counts = llm.accounting();
     assert_eq!(
-        (counts.succeeded as usize, simulator.paid().len()),
+        (usize::try_from(counts.succeeded).unwrap(), simulator.paid().len()),
         (THREADS * EACH, THREADS * EACH)
     );
     assert_eq!(counts.input_tokens, 3 * counts.succeeded);
@@ -192,5 +194,47 @@ fn parameters_that_the_version_refuses_are_not_sent() {
             Err(error) => assert!(!is_sent && error.to_string().contains("temperature"), "{error}"),
         }
         assert_eq!(simulator.paid().len(), usize::from(is_sent));
+    }
+}
+
+/// A list that says for ever that there is more, and repeats itself, is not read for ever; and
+/// nothing is sent again because of it.
+#[test]
+fn a_list_without_an_end_is_left() {
+    for shape in ["anthropic", "openai"] {
+        let made = if shape == "openai" { json!(9_000_000_000_u64) } else { json!("2999-01-01") };
+        let simulator = Simulator::builder()
+            .after(move |call, usual| match call.endpoint {
+                Endpoint::Create => Reply::Drop,
+                // The fence is none, and behind it there is always one more.
+                Endpoint::List if shape == "anthropic" && call.nth == 0 => {
+                    Reply::json(200, &json!({"data": [], "has_more": false}))
+                }
+                Endpoint::List => Reply::json(
+                    200,
+                    &json!({"data": [{"id": "again", "created_at": made}], "has_more": true}),
+                ),
+                _ => usual,
+            })
+            .start()
+            .unwrap();
+        let place = Place::new();
+        let provider: Arc<dyn Provider> = match shape {
+            "anthropic" => {
+                Arc::new(Anthropic::builder(KEY).base_url(simulator.url()).build().unwrap())
+            }
+            _ => Arc::new(OpenAi::builder(KEY).base_url(simulator.url()).build().unwrap()),
+        };
+        let llm = LlmBatch::builder(provider)
+            .state(place.state())
+            // One look at the list.
+            .on_ambiguous(OnAmbiguous::Fail)
+            .build()
+            .unwrap();
+        let (outcomes, _) = run(&llm, [ask("a")]);
+        assert_eq!(outcomes[0].1.as_ref().unwrap_err().kind(), "ambiguous");
+        assert_eq!(simulator.count(Endpoint::Create), 1, "{shape}");
+        let lists = simulator.count(Endpoint::List);
+        assert_eq!(lists, 1_000 + usize::from(shape == "anthropic"), "{shape}");
     }
 }

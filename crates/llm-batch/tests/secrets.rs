@@ -5,6 +5,7 @@
 mod common;
 
 use std::env;
+use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -305,10 +306,10 @@ fn a_key_that_the_provider_repeats_anywhere_is_shown_nowhere() {
             let (outcomes, ended) = run(&llm, [ask("a")]);
             for (_, outcome) in &outcomes {
                 if let Err(error) = outcome {
-                    shown += &format!("{error} {} ", error.kind());
+                    write!(shown, "{error} {} ", error.kind()).unwrap();
                 }
             }
-            shown += &format!("{llm:?} {outcomes:?} {ended:?} {:?}", llm.accounting());
+            write!(shown, "{llm:?} {outcomes:?} {ended:?} {:?}", llm.accounting()).unwrap();
             shown += &ended.err().map_or(String::new(), |error| error.to_string());
             let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
                 llm.run([ask("b")], |id, outcome| panic!("{id}: {outcome:?}"))
@@ -334,7 +335,7 @@ fn a_key_with_a_stray_newline_is_refused_and_not_shown() {
         let mut shown = format!("{anthropic:?} {openai:?}");
         for error in [anthropic.build().err(), openai.build().err()] {
             let error = error.unwrap();
-            shown += &format!("{error} {error:?}");
+            write!(shown, "{error} {error:?}").unwrap();
         }
         assert!(!shown.contains("SECRET"), "{shown}");
         assert!(shown.contains("no header may hold"), "{shown}");

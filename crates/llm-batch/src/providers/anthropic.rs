@@ -5,12 +5,11 @@ use std::sync::{Mutex, PoisonError};
 
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use ureq::http::header::{HeaderMap, HeaderName, HeaderValue};
 
 use super::anthropic_wire::{BatchObject, Page, ResultLine, answer, check_sampling, params};
-use super::shared::{ask, each_line, is_safe_id, parsed, without_key};
+use super::shared::{MAX_PAGES, ask, each_line, is_safe_id, parsed, without_key};
 use crate::answer::{Answer, RequestError};
 use crate::base_url::BaseUrl;
 use crate::draft::{Draft, Entry, Frame};
@@ -283,7 +282,7 @@ impl Provider for Anthropic {
         let fence = Fence::parse(lost.anchor);
         let mut undecided = None;
         let mut query = "?limit=1000".to_owned();
-        loop {
+        for _ in 0..MAX_PAGES {
             let page = self.page(&query, call)?;
             for batch in &page.batches {
                 if fence.is_reached(batch) {
@@ -317,6 +316,7 @@ impl Provider for Anthropic {
                 _ => return Ok(undecided.unwrap_or(Found::Absent)),
             }
         }
+        Err(CallError::passing("the list of batches does not end"))
     }
 
     fn poll(&self, batch_id: &str, call: &Call<'_>) -> Result<Progress, CallError> {
@@ -362,7 +362,7 @@ impl Provider for Anthropic {
 impl Anthropic {
     fn batch(&self, batch_id: &str, call: &Call<'_>) -> Result<BatchObject, CallError> {
         let body = self.http.get(&path(batch_id, "")?, call)?;
-        let batch: BatchObject = self.parse(&body, "the batch")?;
+        let batch: BatchObject = self.http.parse(&body, "the batch")?;
         if batch.id != batch_id {
             return Err(CallError::passing("the provider told about another batch"));
         }
@@ -371,14 +371,7 @@ impl Anthropic {
 
     fn page(&self, query: &str, call: &Call<'_>) -> Result<Page, CallError> {
         let body = self.http.get(&format!("{PATH}{query}"), call)?;
-        self.parse(&body, "the list of batches")
-    }
-
-    fn parse<T: DeserializeOwned>(&self, body: &[u8], what: &str) -> Result<T, CallError> {
-        serde_json::from_slice(body)
-            // What the parser says may repeat what it read.
-            .map_err(|error| self.http.scrub(&format!("{what} cannot be read: {error}")))
-            .map_err(CallError::passing)
+        self.http.parse(&body, "the list of batches")
     }
 
     /// Tells from its results whether a batch that has ended is the one that was lost; `None` where

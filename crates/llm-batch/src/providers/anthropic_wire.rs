@@ -7,7 +7,7 @@ use std::fmt::Write;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::shared::check_raw;
+use super::shared::{Said, Turn, check_raw, said};
 use crate::answer::{Answer, RequestError, Usage};
 use crate::request::{Body, Content, Message, Request, Role};
 
@@ -53,27 +53,6 @@ struct Params<'r> {
     #[serde(skip_serializing_if = "Option::is_none")]
     system: Option<Said<'r>>,
     messages: Vec<Turn<'r>>,
-}
-
-#[derive(Serialize)]
-struct Turn<'r> {
-    role: Role,
-    content: Said<'r>,
-}
-
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Said<'r> {
-    Text(&'r str),
-    Joined(String),
-    Blocks(&'r RawValue),
-}
-
-fn said(content: &Content) -> Said<'_> {
-    match content {
-        Content::Text(text) => Said::Text(text),
-        Content::Blocks(blocks) => Said::Blocks(blocks),
-    }
 }
 
 /// Splits the system messages, which stand apart on the wire, from the turns.

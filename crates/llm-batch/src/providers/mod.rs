@@ -5,11 +5,13 @@ mod anthropic_wire;
 mod offline;
 mod openai;
 mod openai_wire;
+mod profile;
 mod shared;
 
 pub use anthropic::{Anthropic, AnthropicBuilder, AuthStyle};
 pub use offline::Offline;
-pub use openai::{OpenAi, OpenAiBuilder, Profile};
+pub use openai::{OpenAi, OpenAiBuilder};
+pub use profile::Profile;
 
 /// What the gates of speed of this workspace measure; no part of the interface.
 #[doc(hidden)]

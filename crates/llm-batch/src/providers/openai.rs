@@ -4,13 +4,13 @@ use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use secrecy::{ExposeSecret, SecretString};
-use serde::de::DeserializeOwned;
 use serde_json::json;
 use serde_json::value::RawValue;
 use ureq::http::header::{HeaderMap, HeaderName};
 
 use super::openai_wire::{BatchObject, FileObject, Files, Page, ResultLine, answer, body};
-use super::shared::{ask, each_line, is_safe_id, parsed, without_key};
+use super::profile::Profile;
+use super::shared::{MAX_PAGES, ask, each_line, is_safe_id, parsed, without_key};
 use crate::answer::{Answer, RequestError};
 use crate::base_url::BaseUrl;
 use crate::draft::{Draft, Entry, Frame};
@@ -22,7 +22,6 @@ use crate::provider::{
 };
 use crate::request::Request;
 
-const BASE_URL: &str = "https://api.openai.com";
 const BATCHES: &str = "/v1/batches";
 const FILES: &str = "/v1/files";
 const CHAT: &str = "/v1/chat/completions";
@@ -61,76 +60,6 @@ pub struct OpenAi {
     lost: Mutex<HashSet<String>>,
 }
 
-/// What tells servers of this shape apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Profile {
-    /// Where it is, without `/v1`. Empty where every account has its own.
-    pub base_url: &'static str,
-    /// The header of the key; as a bearer token in `authorization`, else as it is.
-    pub key_header: &'static str,
-    /// The name of the longest answer in a body.
-    pub max_tokens: &'static str,
-    /// The most bytes of a file.
-    pub max_bytes: u64,
-    /// Whether a create may carry metadata.
-    pub has_metadata: bool,
-    /// Whether a create may carry an `idempotency_key`.
-    pub has_idempotency_key: bool,
-}
-
-impl Profile {
-    /// OpenAI itself.
-    pub const OPENAI: Profile = Profile {
-        base_url: BASE_URL,
-        key_header: "authorization",
-        max_tokens: "max_completion_tokens",
-        max_bytes: 200_000_000,
-        has_metadata: true,
-        has_idempotency_key: false,
-    };
-    /// Azure; the base URL is that of the account, with `/openai` at its end.
-    pub const AZURE: Profile = Profile { base_url: "", key_header: "api-key", ..Profile::OPENAI };
-    /// Groq.
-    pub const GROQ: Profile = Profile {
-        base_url: "https://api.groq.com/openai",
-        max_bytes: 100_000_000,
-        ..Profile::OPENAI
-    };
-    /// Together.
-    pub const TOGETHER: Profile = Profile {
-        base_url: "https://api.together.xyz",
-        max_tokens: "max_tokens",
-        has_metadata: false,
-        ..Profile::OPENAI
-    };
-    /// OGX, on a machine of one's own.
-    pub const OGX: Profile = Profile {
-        base_url: "",
-        max_tokens: "max_tokens",
-        has_idempotency_key: true,
-        ..Profile::OPENAI
-    };
-}
-
-impl Profile {
-    /// Returns the profile of the server at a base URL, by its host; that of OpenAI where the host
-    /// is none of those known here.
-    pub fn of(base_url: &str) -> Profile {
-        let authority = base_url.split("://").nth(1).unwrap_or(base_url);
-        let host = authority.split(['/', ':']).next().unwrap_or_default().to_ascii_lowercase();
-        let is_at = |domain: &str| {
-            host.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
-        };
-        match () {
-            () if is_at("azure.com") => Profile::AZURE,
-            () if is_at("groq.com") => Profile::GROQ,
-            () if is_at("together.xyz") || is_at("together.ai") => Profile::TOGETHER,
-            () => Profile::OPENAI,
-        }
-    }
-}
-
 /// Settings of [`OpenAi`].
 #[derive(Debug)]
 #[must_use]
@@ -165,13 +94,6 @@ impl OpenAi {
         }
     }
 
-    fn parse<T: DeserializeOwned>(&self, body: &[u8], what: &str) -> Result<T, CallError> {
-        serde_json::from_slice(body)
-            // What the parser says may repeat what it read.
-            .map_err(|error| self.http.scrub(&format!("{what} cannot be read: {error}")))
-            .map_err(CallError::passing)
-    }
-
     fn lost(&self) -> MutexGuard<'_, HashSet<String>> {
         self.lost.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -182,7 +104,7 @@ impl OpenAi {
         let mut query = "?purpose=batch&order=desc&limit=100".to_owned();
         for _ in 0..PAGES {
             let body = self.http.get(&format!("{FILES}{query}"), call)?;
-            let page: Files = self.parse(&body, "the list of files")?;
+            let page: Files = self.http.parse(&body, "the list of files")?;
             let last = page.files.last().map(|file| file.id.clone());
             if let Some(file) = page.files.into_iter().find(|file| file.filename == name) {
                 return Ok(Some(file).filter(|file| is_safe_id(&file.id)));
@@ -199,7 +121,7 @@ impl OpenAi {
 
     fn batch(&self, batch_id: &str, call: &Call<'_>) -> Result<BatchObject, CallError> {
         let body = self.http.get(&path(BATCHES, batch_id, "")?, call)?;
-        let batch: BatchObject = self.parse(&body, "the batch")?;
+        let batch: BatchObject = self.http.parse(&body, "the batch")?;
         if batch.id != batch_id {
             return Err(CallError::passing("the provider told about another batch"));
         }
@@ -392,9 +314,9 @@ impl Provider for OpenAi {
         let (file, uploaded_at) = lost.anchor.split_once(' ').unwrap_or((lost.anchor, ""));
         let uploaded_at: i64 = uploaded_at.parse().unwrap_or(0);
         let mut query = "?limit=100".to_owned();
-        loop {
+        for _ in 0..MAX_PAGES {
             let body = self.http.get(&format!("{BATCHES}{query}"), call)?;
-            let page: Page = self.parse(&body, "the list of batches")?;
+            let page: Page = self.http.parse(&body, "the list of batches")?;
             if let Some(batch) = page.batches.iter().find(|batch| batch.input_file_id == file) {
                 if !is_safe_id(&batch.id) {
                     return Err(CallError::passing("the batch has an id that cannot be used"));
@@ -413,6 +335,7 @@ impl Provider for OpenAi {
                 _ => return Ok(Found::Absent),
             }
         }
+        Err(CallError::passing("the list of batches does not end"))
     }
 
     fn poll(&self, batch_id: &str, call: &Call<'_>) -> Result<Progress, CallError> {

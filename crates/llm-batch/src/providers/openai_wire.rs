@@ -2,12 +2,12 @@
 
 use std::borrow::Cow;
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use super::shared::check_raw;
+use super::shared::{Said, Turn, check_raw, said};
 use crate::answer::{Answer, RequestError, Usage};
-use crate::request::{Body, Content, Request, Role};
+use crate::request::{Body, Request, Role};
 
 /// Returns the body of a request.
 pub(super) fn body(request: &Request, max_tokens: &str) -> Result<Box<RawValue>, RequestError> {
@@ -49,26 +49,6 @@ fn one_line(raw: &RawValue) -> Result<Box<RawValue>, RequestError> {
     }
     RawValue::from_string(raw.get().replace(['\n', '\r'], " "))
         .map_err(|error| RequestError::invalid(format!("the body cannot be used: {error}")))
-}
-
-#[derive(Serialize)]
-struct Turn<'r> {
-    role: Role,
-    content: Said<'r>,
-}
-
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Said<'r> {
-    Text(&'r str),
-    Blocks(&'r RawValue),
-}
-
-fn said(content: &Content) -> Said<'_> {
-    match content {
-        Content::Text(text) => Said::Text(text),
-        Content::Blocks(blocks) => Said::Blocks(blocks),
-    }
 }
 
 /// A file that was taken.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::io::{BufReader, Read};
 use std::ops::ControlFlow;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::answer::{Answer, RequestError};
@@ -12,6 +12,33 @@ use crate::draft::Entry;
 use crate::http::{Http, MAX_ANSWER, Post};
 use crate::lines::{Line, next_line};
 use crate::provider::{Call, CallError, CreateError};
+use crate::request::{Content, Role};
+
+/// How many pages of a list are read. A server may say for ever that there are more.
+pub(super) const MAX_PAGES: usize = 1000;
+
+/// A message on the wire, which both shapes write alike.
+#[derive(Serialize)]
+pub(super) struct Turn<'r> {
+    pub(super) role: Role,
+    pub(super) content: Said<'r>,
+}
+
+/// What is said in it.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(super) enum Said<'r> {
+    Text(&'r str),
+    Joined(String),
+    Blocks(&'r RawValue),
+}
+
+pub(super) fn said(content: &Content) -> Said<'_> {
+    match content {
+        Content::Text(text) => Said::Text(text),
+        Content::Blocks(blocks) => Said::Blocks(blocks),
+    }
+}
 
 /// Tells whether a provider's id can stand in a path without changing its meaning.
 pub(super) fn is_safe_id(id: &str) -> bool {

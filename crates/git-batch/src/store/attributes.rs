@@ -54,7 +54,9 @@ impl Store {
         words: &[&str],
         wanted: impl Fn(StateRef<'_>) -> Option<T>,
     ) -> Result<Option<(BString, T)>, OpError> {
-        let own = std::fs::read(self.common_dir.join("info/attributes")).unwrap_or_default();
+        let own = self.own_attributes.get_or_init(|| {
+            std::fs::read(self.common_dir.join("info/attributes")).unwrap_or_default()
+        });
         let mut folders: BTreeMap<BString, Option<Vec<u8>>> = BTreeMap::new();
         for &path in paths {
             for folder in folders_of(path) {
@@ -65,7 +67,7 @@ impl Store {
             let mut relevant: Vec<(&BStr, &[u8])> = folders_of(path)
                 .filter_map(|folder| Some((folder, folders.get(folder)?.as_deref()?)))
                 .collect();
-            relevant.push((BStr::new(""), &own));
+            relevant.push((BStr::new(""), own));
             let may_set = |content: &[u8]| words.iter().any(|word| content.contains_str(word));
             if relevant.iter().any(|(_, content)| may_set(content))
                 && let Some(found) = state_of(path, name, &relevant, &wanted)

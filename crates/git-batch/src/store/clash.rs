@@ -17,6 +17,20 @@ impl Store {
         self.executor.clashing_branch(self, branch)
     }
 
+    /// Whether there is a ref of exactly that name, where refs are files. gix would look for it in the
+    /// places of all kinds of refs.
+    pub(super) fn has_ref(&self, name: &FullName) -> Result<bool, gix::Error> {
+        if fs::symlink_metadata(self.common_dir.join(path_of(name)))
+            .is_ok_and(|data| !data.is_dir())
+        {
+            return Ok(true);
+        }
+        match self.repo.refs.cached_packed_buffer()? {
+            None => Ok(false),
+            Some(packed) => Ok(packed.try_find(name.as_ref())?.is_some()),
+        }
+    }
+
     /// The same, where refs are files.
     pub(super) fn clashing_file(&self, branch: &FullName) -> Result<Option<FullName>, OpError> {
         let fault = |error: &dyn std::error::Error| {
@@ -26,9 +40,7 @@ impl Store {
         for slash in name.find_iter("/").skip(2) {
             // A name that no ref can have, such as `a.` above `a./b`, is in nobody's way.
             let Ok(above) = FullName::try_from(BString::from(&name[..slash])) else { continue };
-            let found =
-                self.repo.try_find_reference(above.as_ref()).map_err(|error| fault(&error))?;
-            if found.is_some_and(|found| found.name().as_bstr() == above.as_bstr()) {
+            if self.has_ref(&above).map_err(|error| fault(&error))? {
                 return Ok(Some(above));
             }
         }

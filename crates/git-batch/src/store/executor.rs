@@ -68,6 +68,9 @@ impl Executor for Gix {
         let fault = |error: gix::Error| {
             OpError::repository(&format!("cannot read the branch {:?}", branch.shorten()), &error)
         };
+        if !store.has_ref(branch).map_err(fault)? {
+            return Ok(None);
+        }
         let Some(mut reference) = store.repo.try_find_reference(branch.as_ref()).map_err(fault)?
         else {
             return Ok(None);

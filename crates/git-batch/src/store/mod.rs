@@ -23,7 +23,7 @@ mod submodule;
 mod tree;
 mod worktrees;
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::path::{Path, PathBuf};
 
 use gix::ObjectId;
@@ -55,6 +55,8 @@ pub(crate) struct Store {
     git: Option<Git>,
     /// The remote that has what is missing here, if this is a partial clone.
     promisor: Option<String>,
+    /// The attributes that hold for this repository alone, once they were needed.
+    own_attributes: OnceCell<Vec<u8>>,
     fsyncs: u32,
     processes: Cell<u32>,
     bytes: u64,

@@ -1,7 +1,7 @@
 //! Opening a repository, deaf to the environment, and refusing what cannot be handled.
 
 use std::borrow::Cow;
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::path::{Path, PathBuf};
 
 use gix::bstr::{BString, ByteSlice};
@@ -38,6 +38,7 @@ impl Store {
             executor: executor(kind == ExecutorKind::GitProgram),
             git: None,
             promisor: None,
+            own_attributes: OnceCell::new(),
             fsyncs: 0,
             processes: Cell::new(0),
             bytes: 0,

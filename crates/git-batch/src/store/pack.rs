@@ -3,15 +3,15 @@
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use gix::ObjectId;
 use gix::objs::{CommitRefIter, Kind, TreeRefIter};
 use gix::odb::memory::Storage;
-use gix::zlib::Compression;
-use gix::zlib::stream::deflate;
+use gix::zlib::stream::deflate::{Compress, FlushCompress};
+use gix::zlib::{Compression, Status};
 
 use super::Store;
 use crate::{OpError, disk, stops};
@@ -144,13 +144,12 @@ impl Pack {
         data.extend_from_slice(&2_u32.to_be_bytes());
         data.extend_from_slice(&count(objects.len())?.to_be_bytes());
         let mut entries = Vec::with_capacity(objects.len());
+        // One for all: to make one costs more than to compress a small object.
+        let mut compress = Compress::new(Compression::BEST_SPEED);
         for (id, kind, content) in objects {
             let offset = data.len();
             push_header(&mut data, *kind, content.len());
-            let mut deflate = deflate::Write::new(data, Compression::BEST_SPEED);
-            deflate.write_all(content)?;
-            deflate.flush()?;
-            data = deflate.into_inner();
+            push_compressed(&mut data, &mut compress, content)?;
             entries.push((*id, crc32(&data[offset..]), offset as u64));
         }
         let checksum = push_checksum(&mut data, hash)?;
@@ -210,6 +209,32 @@ fn push_header(data: &mut Vec<u8>, kind: Kind, size: usize) {
         rest >>= 7;
     }
     data.push(byte);
+}
+
+/// The content as one stream of zlib.
+fn push_compressed(data: &mut Vec<u8>, compress: &mut Compress, content: &[u8]) -> io::Result<()> {
+    let fault = |what: String| io::Error::other(format!("cannot compress an object: {what}"));
+    compress.reset();
+    let start = data.len();
+    // What it takes at most: content that cannot be made smaller, with what stands around it.
+    let room = content.len() + content.len() / 1000 + 64;
+    loop {
+        let done = usize::try_from(compress.total_out()).unwrap_or(usize::MAX);
+        let read = usize::try_from(compress.total_in()).unwrap_or(usize::MAX);
+        data.resize(start + done + room, 0);
+        let status = compress
+            .compress(&content[read..], &mut data[start + done..], FlushCompress::Finish)
+            .map_err(|error| fault(error.to_string()))?;
+        let written = usize::try_from(compress.total_out()).unwrap_or(usize::MAX);
+        match status {
+            Status::StreamEnd => {
+                data.truncate(start + written);
+                return Ok(());
+            }
+            Status::Ok | Status::BufError if written > done => {}
+            other => return Err(fault(format!("{other:?}"))),
+        }
+    }
 }
 
 fn build_index(
@@ -284,6 +309,7 @@ pub(crate) fn crc32(data: &[u8]) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
     use std::path::Path;
     use std::process::{Command, Stdio};
 

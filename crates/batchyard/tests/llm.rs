@@ -374,6 +374,7 @@ fn prices_can_be_given_and_a_table_that_is_none_is_refused() {
     with("bad.json").refused(&["bad.json", "models"]);
     with("nowhere.json").refused(&["nowhere.json"]);
     assert!(server.seen().is_empty() && !yard.path("out.jsonl.state").exists());
+    assert!(!yard.path("out.jsonl").exists());
     // Ten tokens in and five out, at half the price.
     assert_eq!(with("p.json").code(0).summary()["cost"], json!(0.000_04));
 }

@@ -94,17 +94,13 @@ pub(crate) fn run(session: &Session, options: &Options) -> Result<Exit, Stop> {
     let state = options.state.clone().unwrap_or_else(|| beside(&options.out));
     let requests = requests::each(&Input::from(options.requests.clone()))?;
     refuse_orphans(&options.out, &state)?;
+    let settings = options.settings.builder(Arc::clone(&provider), &state)?;
     let is_new = !options.out.exists();
     // What is asked anew is in none of the old results; they are set aside once all was read.
     let results = if options.settings.fresh { None } else { Some(Results::open(&options.out)?) };
     let held = results.as_ref().map_or_else(HashMap::new, |results| results.held().clone());
     let stop = llm_batch::Stop::new();
-    let llm = options
-        .settings
-        .builder(Arc::clone(&provider), &state)?
-        .held(held)
-        .stop(stop.clone())
-        .build();
+    let llm = settings.held(held).stop(stop.clone()).build();
     let ended = llm.map_err(|error| not_run(&error)).and_then(|llm| {
         let mut unreadable = None;
         let requests = requests

@@ -10,6 +10,7 @@ use crate::fault::Fault;
 use crate::intake::Intake;
 use crate::lesson::Lesson;
 use crate::options::Options;
+use crate::path::open_regular;
 use crate::report::LoadReport;
 use crate::source;
 
@@ -49,7 +50,7 @@ pub fn check_each(
     let file = if is_pipe {
         File::open(path).map_err(|source| OpenError::Read { path: path.to_owned(), source })?
     } else {
-        source::open_regular(path)?.0
+        open_regular(path)?.0
     };
     check_reader(file, path, options, on_fault)
 }

@@ -1,7 +1,7 @@
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use jiff::{SignedDuration, Timestamp};
@@ -10,8 +10,9 @@ use crate::error::{OpenError, WriteError};
 use crate::fault::{Fault, FaultKind};
 use crate::intake::Lines;
 use crate::options::Options;
+use crate::path::{folder_of, open_regular};
 use crate::scan::{Line, Scanner};
-use crate::source::{self, CHUNK_BYTES};
+use crate::source::CHUNK_BYTES;
 use crate::stamp;
 
 /// Says what a compaction keeps.
@@ -76,7 +77,8 @@ pub struct Compacted {
     pub bytes_after: u64,
 }
 
-/// Says why a file was not compacted; it is as it was before.
+/// Says why a file was not compacted; it is as it was before, except after
+/// [`Unsynced`](Self::Unsynced).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CompactError {
@@ -97,6 +99,15 @@ pub enum CompactError {
         /// What the system said.
         source: io::Error,
     },
+    /// The new file is in place, but a power failure may bring the old one back, or lose what was
+    /// appended without the lock in that moment.
+    #[error("{path:?} is compacted, but that is not sure to be on the disk; compact it again")]
+    Unsynced {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
 }
 
 /// Writes a file anew, next to it, and puts that in its place. The caller holds the lock.
@@ -105,7 +116,7 @@ pub(crate) fn compact(
     options: &Options,
     policy: &Compaction,
 ) -> Result<Compacted, CompactError> {
-    let (old, metadata) = match source::open_regular(path) {
+    let (old, look) = match open_regular(path) {
         Ok(found) => found,
         // A file that is not there yet is empty.
         Err(OpenError::Missing { .. }) => return Ok(Compacted::default()),
@@ -114,9 +125,9 @@ pub(crate) fn compact(
     let mut job = Job { path, options, policy, old, done: Compacted::default() };
     let last = job.last_of_each_id()?;
     let fresh = beside(path, ".", ".compact");
-    let written = job.write(&fresh, &metadata, &last);
+    let written = job.write(&fresh, &look.metadata, &last);
     if written.is_err() {
-        // It is of no use to anybody.
+        // It is of no use to anybody. After the rename there is none.
         let _ = fs::remove_file(&fresh);
     }
     written.map(|()| job.done)
@@ -166,38 +177,43 @@ impl Job<'_> {
         let failed = |source| CompactError::Write { path: fresh.to_owned(), source };
         let new = create_private(fresh).map_err(failed)?;
         let mut out = BufWriter::with_capacity(CHUNK_BYTES, &new);
-        let mut bad = Vec::new();
-        let end = self.copy(metadata.len(), last, &mut out, &mut bad).map_err(failed)?;
+        let end = self.copy(metadata.len(), last, &mut out).map_err(failed)?;
         out.flush().map_err(failed)?;
         drop(out);
-        if !bad.is_empty() {
-            self.put_in_quarantine(&bad)?;
+        if self.done.quarantined > 0 {
+            self.put_in_quarantine(metadata)?;
         }
-        fs::set_permissions(fresh, metadata.permissions()).map_err(failed)?;
-        // Only root can give a file away; who cannot has made one of its own.
-        let _ = std::os::unix::fs::fchown(&new, Some(metadata.uid()), Some(metadata.gid()));
+        // Only root can give a file away; who cannot has made one of its own. Others may read it
+        // when it has its group.
+        let _ = fchown(&new, Some(metadata.uid()), Some(metadata.gid()));
+        new.set_permissions(metadata.permissions()).map_err(failed)?;
         let end = self.copy_behind(end, &new).map_err(failed)?;
         new.sync_all().map_err(failed)?;
+        let folder = File::open(folder_of(self.path)).map_err(failed)?;
         fs::rename(fresh, self.path).map_err(failed)?;
+        self.finish(end, &new, &folder)
+            .map_err(|source| CompactError::Unsynced { path: self.path.to_owned(), source })
+    }
+
+    /// Does what is to be done behind the rename.
+    fn finish(&mut self, end: u64, new: &File, folder: &File) -> io::Result<()> {
         // Those who append without the lock may have done so until the last moment.
-        let copied = self.copy_behind(end, &new).map_err(failed)?;
+        let copied = self.copy_behind(end, new)?;
         if copied > end {
-            new.sync_all().map_err(failed)?;
+            new.sync_all()?;
         }
-        let folder = File::open(source::folder_of(self.path)).map_err(failed)?;
-        folder.sync_all().map_err(failed)?;
+        folder.sync_all()?;
         self.done.bytes_before = copied;
-        self.done.bytes_after = new.metadata().map_err(failed)?.len();
+        self.done.bytes_after = new.metadata()?.len();
         Ok(())
     }
 
-    /// Copies the lines that hold; broken ones too, or to `bad`. Returns where it stopped.
+    /// Copies the lines that hold; broken ones too, if they are to stay. Returns where it stopped.
     fn copy(
         &mut self,
         len: u64,
         last: &HashMap<String, u64>,
         out: &mut impl Write,
-        bad: &mut Vec<u8>,
     ) -> io::Result<u64> {
         let mut lines = Lines::new(self.options);
         let horizon = Timestamp::now().saturating_sub(self.policy.keep_tombstones).ok();
@@ -216,8 +232,7 @@ impl Job<'_> {
             }
             Some(Err(_)) if self.policy.quarantine => {
                 done.quarantined += 1;
-                copy_range(old, line.offset, line.len, bad)?;
-                bad.write_all(b"\n")
+                Ok(())
             }
             Some(Err(_)) => {
                 copy_range(old, line.offset, line.len, out)?;
@@ -260,18 +275,27 @@ impl Job<'_> {
     fn copy_behind(&self, end: u64, mut new: &File) -> io::Result<u64> {
         let len = self.old.metadata()?.len();
         if len > end {
-            let mut bytes = Vec::new();
-            copy_range(&self.old, end, len - end, &mut bytes)?;
-            new.write_all(&bytes)?;
+            copy_range(&self.old, end, len - end, &mut new)?;
         }
         Ok(len.max(end))
     }
 
-    fn put_in_quarantine(&self, bad: &[u8]) -> Result<(), CompactError> {
+    /// Appends the broken lines to a file beside, which nobody may read who may not read this one.
+    fn put_in_quarantine(&self, metadata: &fs::Metadata) -> Result<(), CompactError> {
         let path = beside(self.path, "", ".quarantine");
         let append = || -> io::Result<()> {
-            let mut file = OpenOptions::new().append(true).create(true).open(&path)?;
-            file.write_all(bad)?;
+            let mode = metadata.permissions().mode() & 0o777;
+            let file = OpenOptions::new().append(true).create(true).mode(mode).open(&path)?;
+            let mut out = BufWriter::with_capacity(CHUNK_BYTES, &file);
+            let mut lines = Lines::new(self.options);
+            self.for_each_line(metadata.len(), |line| {
+                if let Some(Err(_)) = lines.examine(line) {
+                    copy_range(&self.old, line.offset, line.len, &mut out)?;
+                    out.write_all(b"\n")?;
+                }
+                Ok(())
+            })?;
+            out.flush()?;
             file.sync_all()
         };
         append().map_err(|source| CompactError::Write { path: path.clone(), source })
@@ -303,9 +327,14 @@ fn copy_range(file: &File, mut from: u64, len: u64, out: &mut impl Write) -> io:
     Ok(())
 }
 
-/// Creates a file that only its owner may read, until it has the permissions of another.
+/// Creates a file that only its owner may read, until it has the permissions of another. What a
+/// killed process left under this name goes; a link is not followed.
 pub(crate) fn create_private(path: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
 /// Returns the name of a file in the same folder.
@@ -313,5 +342,5 @@ pub(crate) fn beside(path: &Path, before: &str, after: &str) -> PathBuf {
     let mut name = std::ffi::OsString::from(before);
     name.push(path.file_name().unwrap_or_default());
     name.push(after);
-    source::folder_of(path).join(name)
+    folder_of(path).join(name)
 }

@@ -38,6 +38,16 @@ pub enum OpenError {
         /// What the system said.
         source: io::Error,
     },
+    /// The file is over the cap.
+    #[error("{path:?} has {bytes} bytes, the cap is {max}; compact it, or raise max_file_bytes")]
+    TooLarge {
+        /// The path that was given.
+        path: PathBuf,
+        /// How long the file is.
+        bytes: u64,
+        /// The cap.
+        max: u64,
+    },
     /// A line is broken, in strict mode.
     #[error("{path:?}, {fault}")]
     Fault {
@@ -106,6 +116,18 @@ pub enum WriteError {
         path: PathBuf,
         /// What the system said.
         source: io::Error,
+    },
+    /// The file would be over the cap, and was left as it is.
+    #[error(
+        "{path:?} would have {bytes} bytes, the cap is {max}; compact it, or raise max_file_bytes"
+    )]
+    Full {
+        /// The file.
+        path: PathBuf,
+        /// How long the file would be.
+        bytes: u64,
+        /// The cap.
+        max: u64,
     },
     /// The write or the sync failed and was undone.
     #[error("cannot write to {path:?}; the file is as it was before")]

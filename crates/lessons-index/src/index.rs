@@ -10,10 +10,11 @@ use crate::failure::Failure;
 use crate::lesson::Lesson;
 use crate::op::{Feedback, Op, Outcome};
 use crate::options::Options;
+use crate::path::{folder_of, open_regular};
 use crate::report::LoadReport;
 use crate::shared::{LastLoad, Shared};
 use crate::snapshot::Snapshot;
-use crate::source::{self, Source};
+use crate::source::Source;
 use crate::writer::{self, Writer};
 
 /// Is an index over a file of lessons that many threads and processes share.
@@ -87,7 +88,7 @@ impl LessonsIndex {
             let (path, found) = (path.to_owned(), "a path without a file name");
             return Err(OpenError::NotAFile { path, found });
         }
-        let folder = source::folder_of(path);
+        let folder = folder_of(path);
         if !folder.is_dir() {
             let (path, folder) = (path.to_owned(), folder.to_owned());
             return Err(OpenError::NoFolder { path, folder });
@@ -105,7 +106,7 @@ impl LessonsIndex {
     ///
     /// As [`open`](Self::open), and [`OpenError::Missing`] when there is no such file.
     pub fn open_existing(path: impl AsRef<Path>, options: Options) -> Result<Self, OpenError> {
-        source::open_regular(path.as_ref())?;
+        open_regular(path.as_ref())?;
         Self::open(path, options)
     }
 

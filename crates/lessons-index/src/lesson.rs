@@ -115,10 +115,10 @@ impl Lesson {
     pub fn to_line(&self) -> String {
         let was = Self::parse_line(&self.raw).unwrap_or_else(|_| Self::blank());
         let mut changes = Vec::new();
-        let texts = self.texts().into_iter().zip(was.texts());
-        for ((key, text), (_, old)) in texts.filter(|((_, new), (_, old))| new != old) {
-            debug_assert!(text != old);
-            changes.push((key, Some(members::quote(text))));
+        for ((key, text), (_, old)) in self.texts().into_iter().zip(was.texts()) {
+            if text != old {
+                changes.push((key, Some(members::quote(text))));
+            }
         }
         if self.times_seen != was.times_seen || self.member("times_seen").is_none() {
             changes.push(("times_seen", Some(self.times_seen.to_string())));
@@ -127,13 +127,17 @@ impl Lesson {
             ("last_seen", self.last_seen, was.last_seen),
             ("first_seen", self.first_seen, was.first_seen),
         ];
-        for (key, new, _) in stamps.into_iter().filter(|(_, new, old)| new != old) {
-            changes.push((key, new.map(|time| members::quote(&time.to_string()))));
+        for (key, time, old) in stamps {
+            if time != old {
+                changes.push((key, time.map(|time| members::quote(&time.to_string()))));
+            }
         }
         let votes =
             [("helpful", self.helpful, was.helpful), ("harmful", self.harmful, was.harmful)];
-        for (key, new, _) in votes.into_iter().filter(|(_, new, old)| new != old) {
-            changes.push((key, Some(new.to_string())));
+        for (key, count, old) in votes {
+            if count != old {
+                changes.push((key, Some(count.to_string())));
+            }
         }
         let line = match Members::of(&self.raw) {
             Ok(members) if !changes.is_empty() => members.with(&changes),

@@ -34,9 +34,9 @@
 //! * **Adding is batched.** The calls that come while the file is being written share the next
 //!   write: one lock, one append, one sync, one publication, however many they are.
 //! * **Processes share the file.** Writers hold a lock on `<file>.lock` (beside the file itself
-//!   if the path is a symbolic link), take in what others wrote, end a torn last line (it is never deleted) and append. [`LessonsIndex::refresh`]
-//!   parses the appended bytes only. Readers need neither the lock nor the right to write.
-//!
+//!   if the path is a symbolic link), take in what others wrote, end a torn last line (it is never
+//!   deleted) and append. [`LessonsIndex::refresh`] parses the appended bytes only. Readers need
+//!   neither the lock nor the right to write.
 //! * **Failures are counted by what they say.** [`LessonsIndex::record`] finds the lesson of the
 //!   same failure by its [`Fingerprint`], under the lock of the file, and counts it up;
 //!   [`Snapshot::seen_before`] looks without counting.
@@ -53,9 +53,12 @@
 //! * Programs that append without the lock must write whole lines in one write; a failed write
 //!   of ours is then not always undone ([`WriteError::Torn`] says so), and what they write in the
 //!   moment of a compaction can be lost.
-//! * A change in place that leaves size and time, or that changes only bytes far from the end
-//!   while the file grows, is not noticed by `refresh`; `reload` always is right. Nothing watches
-//!   the file: call `refresh`, which costs a look at its metadata.
+//! * `refresh` compares size, time of change and the last 4 KiB. A change in place of bytes farther
+//!   from the end, while the file grows or within 20 ms of a change before, is not noticed;
+//!   `reload` always is right. Nothing watches the file: call `refresh`, which costs a look at its
+//!   metadata.
+//! * Who removes the lock file while somebody writes lets a second writer in. Each line is still
+//!   whole, but a compaction at that moment can lose what the other appends.
 //! * UTF-16 is reported, not read.
 //! * Words for recall are runs of letters, digits and `_`: languages without blanks between words
 //!   are found by [`Query::contains`] only.
@@ -101,6 +104,7 @@ mod op;
 mod options;
 mod order;
 mod parse;
+mod path;
 mod planes;
 mod query;
 mod rank;
@@ -108,6 +112,7 @@ mod recall;
 mod record;
 mod report;
 mod scan;
+mod seen;
 mod segment;
 mod select;
 mod shared;

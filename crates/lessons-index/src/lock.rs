@@ -62,7 +62,13 @@ impl Sidecar {
 }
 
 fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)
+    match OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path) {
+        // Somebody else made it; the right to read it is enough to lock it.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            File::open(path).map_err(|_| error)
+        }
+        opened => opened,
+    }
 }
 
 /// Returns whether both are of one file.

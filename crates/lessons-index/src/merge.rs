@@ -13,8 +13,8 @@ use crate::intake::Lines;
 use crate::lesson::Lesson;
 use crate::members::{self, Members};
 use crate::options::Options;
+use crate::path::open_regular;
 use crate::scan::{Line, Scanner};
-use crate::source;
 use crate::stamp;
 
 /// Says what a merge of two files did.
@@ -86,7 +86,7 @@ struct Side {
 impl Side {
     fn read(path: &Path) -> Result<Self, MergeError> {
         let unreadable = |source| OpenError::Read { path: path.to_owned(), source };
-        let (mut file, _) = source::open_regular(path)?;
+        let (mut file, _) = open_regular(path)?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(unreadable)?;
         let options = Options::default();

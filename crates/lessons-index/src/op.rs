@@ -107,6 +107,11 @@ impl Batch<'_> {
                 let Some(known) = self.get(id) else { return Ok(None) };
                 let (id, now) = (members::quote(id), members::quote(&self.now.to_string()));
                 let line = format!("{{\"id\":{id},\"deleted_at\":{now}}}");
+                // A line that nobody would read back removes nothing.
+                let (bytes, max) = (line.len(), self.max_line_bytes);
+                if bytes > max {
+                    return Err(InvalidLesson::TooLong { id: known.id.clone(), bytes, max });
+                }
                 let tombstone = Lesson::parse_line(&line)
                     .map_err(|source| InvalidLesson::Unreadable { id: known.id.clone(), source })?;
                 self.put(Arc::new(tombstone));

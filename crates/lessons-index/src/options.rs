@@ -38,6 +38,7 @@ pub struct Options {
     pub(crate) mode: Mode,
     pub(crate) fsync: Fsync,
     pub(crate) max_line_bytes: usize,
+    pub(crate) max_file_bytes: u64,
     pub(crate) max_faults: usize,
     pub(crate) auto_compact: Option<u64>,
     pub(crate) is_eager: bool,
@@ -49,6 +50,7 @@ impl Default for Options {
             mode: Mode::default(),
             fsync: Fsync::default(),
             max_line_bytes: 16 << 20,
+            max_file_bytes: u64::MAX,
             max_faults: 1_000,
             auto_compact: Some(1 << 20),
             is_eager: true,
@@ -75,6 +77,18 @@ impl Options {
     #[must_use]
     pub fn with_max_line_bytes(mut self, bytes: usize) -> Self {
         self.max_line_bytes = bytes.min(MAX_CHUNK_BYTES);
+        self
+    }
+
+    /// Sets the longest file that is taken into memory or written; no cap by default.
+    ///
+    /// A longer one is [`OpenError::TooLarge`](crate::OpenError::TooLarge) before any of it is
+    /// read, and what is in memory stays. A lesson that would make it longer is
+    /// [`WriteError::Full`](crate::WriteError::Full), before any of it is written; compaction makes
+    /// room.
+    #[must_use]
+    pub fn with_max_file_bytes(mut self, bytes: u64) -> Self {
+        self.max_file_bytes = bytes;
         self
     }
 

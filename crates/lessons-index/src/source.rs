@@ -1,11 +1,10 @@
 //! The file behind an index: reading it whole, reading what was appended, appending to it.
 
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use crate::bulk::{self, Loaded};
 use crate::compact::{self, CompactError, Compacted, Compaction};
@@ -15,13 +14,12 @@ use crate::intake::Intake;
 use crate::lesson::Lesson;
 use crate::lock::{self, Sidecar, SidecarLock};
 use crate::options::{Fsync, Options};
+use crate::path::{folder_of, open_regular, refuse_other_kinds, target_of};
 use crate::report::Summary;
+use crate::seen::{Look, Seen, slide};
 
 /// Bytes read at a time.
 pub(crate) const CHUNK_BYTES: usize = 256 << 10;
-
-/// Bytes before the place of reading that are compared before it is trusted.
-const WINDOW_BYTES: usize = 4096;
 
 /// Follows a file.
 pub(crate) struct Source {
@@ -31,22 +29,13 @@ pub(crate) struct Source {
     /// What the file was when it was read; `None` if there was none, or if the last reading
     /// failed half way.
     seen: Option<Seen>,
+    /// Whether that was so, and what is published is from before.
+    is_stale: bool,
     /// What is read, but not published.
     pending: Pending,
     sidecar: Sidecar,
     /// The file as it was opened to append last.
     file: Option<Arc<File>>,
-}
-
-struct Seen {
-    device: u64,
-    inode: u64,
-    /// Bytes that are read.
-    offset: u64,
-    /// The last of them.
-    window: Vec<u8>,
-    /// When the file was written last; `None` if it may have grown since that time was taken.
-    modified: Option<SystemTime>,
 }
 
 /// Is a change to the index that is to be published.
@@ -74,6 +63,7 @@ impl Source {
             intake: Intake::new(&options),
             options,
             seen: None,
+            is_stale: false,
             pending: Pending::default(),
             sidecar: Sidecar::default(),
             file: None,
@@ -93,13 +83,14 @@ impl Source {
     /// Makes the next reading a whole one.
     pub(crate) fn distrust(&mut self) {
         self.seen = None;
+        self.is_stale = true;
         self.pending = Pending::default();
     }
 
     /// Reads the file from the start; a missing one is empty.
     pub(crate) fn reload(&mut self) -> Result<(), OpenError> {
         match open_regular(&self.path) {
-            Ok((file, metadata)) => self.read_whole(&file, &metadata),
+            Ok((file, look)) => self.read_whole(&file, &look),
             Err(OpenError::Missing { .. }) => {
                 self.start_over();
                 Ok(())
@@ -117,8 +108,8 @@ impl Source {
             return Ok(());
         }
         match open_regular(&self.path) {
-            Ok((file, metadata)) => self.catch_up(&file, &metadata),
-            Err(OpenError::Missing { .. }) if self.seen.is_none() => Ok(()),
+            Ok((file, look)) => self.catch_up(&file, &look),
+            Err(OpenError::Missing { .. }) if self.seen.is_none() && !self.is_stale => Ok(()),
             Err(OpenError::Missing { .. }) => {
                 self.start_over();
                 Ok(())
@@ -130,26 +121,33 @@ impl Source {
     /// Takes the lock and reads what others wrote, which is pending then.
     pub(crate) fn lock(&mut self) -> Result<Locked, WriteError> {
         let target = target_of(&self.path);
-        let lock = self.lock_only(&target)?;
-        let cannot_open = |source| WriteError::Open { path: self.path.clone(), source };
-        let (file, metadata, is_new) = self.open().map_err(cannot_open)?;
+        let held = self.lock_only(&target)?;
+        let (file, look, is_new) = self.open()?;
         self.file = Some(Arc::clone(&file));
-        self.catch_up(&file, &metadata)?;
-        Ok(Locked { file, created: is_new.then_some(target), _lock: lock })
+        self.catch_up(&file, &look)?;
+        Ok(Locked { file, created: is_new.then_some(target), _lock: held })
     }
 
     /// Opens the file to append, if it is not open, and says whether it is new.
-    fn open(&self) -> io::Result<(Arc<File>, Metadata, bool)> {
+    fn open(&self) -> Result<(Arc<File>, Look, bool), WriteError> {
+        let failed = |source| WriteError::Open { path: self.path.clone(), source };
         let there = fs::metadata(&self.path);
-        if let (Ok(there), Some(file)) = (&there, &self.file)
-            && lock::is_same(there, &file.metadata()?)
-        {
-            return Ok((Arc::clone(file), there.clone(), false));
+        if let (Ok(there), Some(file)) = (&there, &self.file) {
+            let look = Look::of(file).map_err(failed)?;
+            if lock::is_same(there, &look.metadata) {
+                return Ok((Arc::clone(file), look, false));
+            }
+        }
+        // A pipe would take the lessons and keep none.
+        if let Ok(there) = &there {
+            refuse_other_kinds(&self.path, there.file_type())?;
         }
         let is_new = there.is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
-        let file = OpenOptions::new().read(true).append(true).create(true).open(&self.path)?;
-        let metadata = file.metadata()?;
-        Ok((Arc::new(file), metadata, is_new))
+        let file = OpenOptions::new().read(true).append(true).create(true).open(&self.path);
+        let file = file.map_err(failed)?;
+        let look = Look::of(&file).map_err(failed)?;
+        refuse_other_kinds(&self.path, look.metadata.file_type())?;
+        Ok((Arc::new(file), look, is_new))
     }
 
     fn lock_only(&mut self, target: &Path) -> Result<SidecarLock, WriteError> {
@@ -173,7 +171,12 @@ impl Source {
             bytes.extend_from_slice(lesson.raw().as_bytes());
             bytes.push(b'\n');
         }
-        let start = self.seen.as_ref().map_or(0, |seen| seen.offset);
+        let start = self.len();
+        let len = start + bytes.len() as u64;
+        if len > self.options.max_file_bytes {
+            let (path, max) = (self.path.clone(), self.options.max_file_bytes);
+            return Err(WriteError::Full { path, bytes: len, max });
+        }
         if let Err(source) = self.write(file, &bytes, locked.created.as_ref()) {
             let path = self.path.clone();
             return Err(match undo(file, start, bytes.len() as u64) {
@@ -209,7 +212,7 @@ impl Source {
     /// Reads what was just written from memory, or the file if more than that is new in it.
     fn take_in(&mut self, file: &File, start: u64, bytes: &[u8]) -> Result<(), OpenError> {
         let cannot_read = |source| OpenError::Read { path: self.path.clone(), source };
-        let now = file.metadata().map_err(cannot_read)?;
+        let now = Look::of(file).map_err(cannot_read)?;
         if now.len() != start + bytes.len() as u64 {
             // Somebody who does not know the lock wrote at the same time.
             return self.catch_up(file, &now);
@@ -234,68 +237,72 @@ impl Source {
         Ok(())
     }
 
-    fn catch_up(&mut self, file: &File, metadata: &Metadata) -> Result<(), OpenError> {
-        let Some(seen) = &self.seen else { return self.read_whole(file, metadata) };
-        let is_same_file = (seen.device, seen.inode) == (metadata.dev(), metadata.ino());
-        if !is_same_file || metadata.len() < seen.offset {
-            return self.read_whole(file, metadata);
-        }
-        let offset = seen.offset;
-        if metadata.len() == offset {
-            let now = metadata.modified().ok();
-            if now.is_some() && now == seen.modified {
-                return Ok(());
-            }
-            // Written in place, unless the time was taken while somebody appended.
-            if seen.modified.is_some() || !seen.holds(file) {
-                return self.read_whole(file, metadata);
-            }
-            self.note(metadata, offset, &[]);
+    fn catch_up(&mut self, file: &File, look: &Look) -> Result<(), OpenError> {
+        let Some(seen) = &self.seen else { return self.read_whole(file, look) };
+        if seen.is_unchanged(&look.metadata) {
             return Ok(());
         }
-        if !seen.holds(file) {
-            return self.read_whole(file, metadata);
+        let offset = seen.offset;
+        // With a time to compare, the same length and another time is a change in place.
+        let is_rewritten = look.len() == offset && seen.is_sure();
+        let is_other = !seen.is_same_file(&look.metadata) || look.len() < offset;
+        if is_other || is_rewritten || !seen.holds(file) {
+            return self.read_whole(file, look);
         }
-        self.read_from(file, metadata, offset)?;
+        if look.len() == offset {
+            self.note(look, offset, &[]);
+            return Ok(());
+        }
+        self.refuse_too_large(look)?;
+        self.read_from(file, look, offset)?;
         if self.intake.has_changed_tail() {
-            return self.read_whole(file, metadata);
+            return self.read_whole(file, look);
         }
         Ok(())
     }
 
-    fn read_whole(&mut self, file: &File, metadata: &Metadata) -> Result<(), OpenError> {
+    /// Keeps what there is, rather than to take in more than is wanted in memory.
+    fn refuse_too_large(&self, look: &Look) -> Result<(), OpenError> {
+        let (bytes, max) = (look.len(), self.options.max_file_bytes);
+        if bytes > max {
+            return Err(OpenError::TooLarge { path: self.path.clone(), bytes, max });
+        }
+        Ok(())
+    }
+
+    fn read_whole(&mut self, file: &File, look: &Look) -> Result<(), OpenError> {
+        self.refuse_too_large(look)?;
         self.start_over();
-        let read = self.read_all(file, metadata);
+        let read = self.read_all(file, look);
         self.after(read)
     }
 
     /// Reads the whole lines in bulk, and what is behind them bit by bit.
-    fn read_all(&mut self, mut file: &File, metadata: &Metadata) -> Result<(), OpenError> {
+    fn read_all(&mut self, mut file: &File, look: &Look) -> Result<(), OpenError> {
         let mut window = Vec::new();
         let loaded = file
             .rewind()
-            .and_then(|()| {
-                bulk::load(file, metadata.len(), &self.options, |b| slide(&mut window, b))
-            })
+            .and_then(|()| bulk::load(file, look.len(), &self.options, |b| slide(&mut window, b)))
             .map_err(|source| OpenError::Read { path: self.path.clone(), source })?;
         let Loaded { drafts, intake, rest, offset } = loaded.map_err(|fault| self.broken(fault))?;
         self.intake = intake;
         self.pending.fresh = Some(drafts);
         self.take(&rest).map_err(|fault| self.broken(fault))?;
         slide(&mut window, &rest);
-        self.read_to_end(file, metadata, offset + rest.len() as u64, window)
+        self.read_to_end(file, look, offset + rest.len() as u64, window)
     }
 
     /// Forgets what was read; what is published stays until the next reading is complete.
     fn start_over(&mut self) {
         self.intake = Intake::new(&self.options);
         self.seen = None;
+        self.is_stale = false;
         self.pending = Pending { lessons: Vec::new(), fresh: Some(Vec::new()), is_changed: true };
     }
 
-    fn read_from(&mut self, file: &File, metadata: &Metadata, from: u64) -> Result<(), OpenError> {
+    fn read_from(&mut self, file: &File, look: &Look, from: u64) -> Result<(), OpenError> {
         let window = self.seen.take().map(|seen| seen.window).unwrap_or_default();
-        let read = self.read_to_end(file, metadata, from, window);
+        let read = self.read_to_end(file, look, from, window);
         self.after(read)
     }
 
@@ -303,7 +310,7 @@ impl Source {
     fn after(&mut self, read: Result<(), OpenError>) -> Result<(), OpenError> {
         if read.is_err() {
             self.intake = Intake::new(&self.options);
-            self.pending = Pending::default();
+            self.distrust();
         }
         read
     }
@@ -311,11 +318,11 @@ impl Source {
     fn read_to_end(
         &mut self,
         file: &File,
-        metadata: &Metadata,
+        look: &Look,
         from: u64,
         mut window: Vec<u8>,
     ) -> Result<(), OpenError> {
-        let room = metadata.len().saturating_sub(from).saturating_add(1);
+        let room = look.len().saturating_sub(from).saturating_add(1);
         let mut chunk = vec![0; CHUNK_BYTES.min(usize::try_from(room).unwrap_or(CHUNK_BYTES))];
         let mut offset = from;
         loop {
@@ -330,7 +337,7 @@ impl Source {
             slide(&mut window, &chunk[..count]);
         }
         self.settle()?;
-        self.seen = Some(Seen { window, ..Seen::at(metadata, offset) });
+        self.seen = Some(Seen::new(look, offset, window));
         Ok(())
     }
 
@@ -347,10 +354,10 @@ impl Source {
     }
 
     /// Notes that the file is read up to `offset`, which ends with `bytes`.
-    fn note(&mut self, metadata: &Metadata, offset: u64, bytes: &[u8]) {
+    fn note(&mut self, look: &Look, offset: u64, bytes: &[u8]) {
         let mut window = self.seen.take().map(|seen| seen.window).unwrap_or_default();
         slide(&mut window, bytes);
-        self.seen = Some(Seen { window, ..Seen::at(metadata, offset) });
+        self.seen = Some(Seen::new(look, offset, window));
     }
 
     fn broken(&self, fault: crate::Fault) -> OpenError {
@@ -358,72 +365,8 @@ impl Source {
     }
 }
 
-impl Seen {
-    /// Returns whether a file is the one that was read, to its end and as it was.
-    fn is_unchanged(&self, now: &Metadata) -> bool {
-        (self.device, self.inode, self.offset) == (now.dev(), now.ino(), now.len())
-            && self.modified.is_some()
-            && self.modified == now.modified().ok()
-    }
-
-    /// Returns whether the bytes before the place of reading are still those that were read.
-    fn holds(&self, file: &File) -> bool {
-        let mut now = vec![0; self.window.len()];
-        let from = self.offset - self.window.len() as u64;
-        file.read_exact_at(&mut now, from).is_ok() && now == self.window
-    }
-
-    fn at(metadata: &Metadata, offset: u64) -> Self {
-        Self {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            offset,
-            window: Vec::new(),
-            modified: metadata.modified().ok().filter(|_| metadata.len() == offset),
-        }
-    }
-}
-
-/// Opens a file for reading; anything but a regular file is an error, and is not waited for.
-pub(crate) fn open_regular(path: &Path) -> Result<(File, Metadata), OpenError> {
-    let failed = |source: io::Error| match source.kind() {
-        io::ErrorKind::NotFound => OpenError::Missing { path: path.to_owned() },
-        _ => OpenError::Read { path: path.to_owned(), source },
-    };
-    let kind = fs::metadata(path).map_err(failed)?.file_type();
-    if !kind.is_file() {
-        let found = if kind.is_dir() { "a folder" } else { "a device, pipe or socket" };
-        return Err(OpenError::NotAFile { path: path.to_owned(), found });
-    }
-    let file = File::open(path).map_err(failed)?;
-    let metadata = file.metadata().map_err(failed)?;
-    Ok((file, metadata))
-}
-
-/// Returns the folder that a file is in.
-pub(crate) fn folder_of(path: &Path) -> &Path {
-    match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    }
-}
-
-/// Returns the path that symbolic links in place of the file lead to, whether it exists or not.
-///
-/// Links in the folders above make no difference: the lock stands beside the file in any case.
-fn target_of(path: &Path) -> PathBuf {
-    /// As many as Linux follows.
-    const MAX_LINKS: usize = 40;
-    let mut target = path.to_owned();
-    for _ in 0..MAX_LINKS {
-        let Ok(next) = fs::read_link(&target) else { break };
-        target = folder_of(&target).join(next);
-    }
-    target
-}
-
 /// Cuts off what a failed write left, unless it is not ours.
-fn undo(file: &File, start: u64, written: u64) -> io::Result<Metadata> {
+fn undo(file: &File, start: u64, written: u64) -> io::Result<Look> {
     let len = file.metadata()?.len();
     if len < start || len > start + written {
         return Err(io::Error::other("another process changes the file without its lock"));
@@ -431,12 +374,7 @@ fn undo(file: &File, start: u64, written: u64) -> io::Result<Metadata> {
     if len > start {
         file.set_len(start)?;
     }
-    file.metadata()
-}
-
-fn slide(window: &mut Vec<u8>, bytes: &[u8]) {
-    window.extend_from_slice(&bytes[bytes.len().saturating_sub(WINDOW_BYTES)..]);
-    window.drain(..window.len().saturating_sub(WINDOW_BYTES));
+    Look::of(file)
 }
 
 /// Reads anything, in pieces.

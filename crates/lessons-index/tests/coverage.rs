@@ -68,7 +68,7 @@ impl Account {
 
 enum Meaning<'a> {
     Blank,
-    Record(Lesson),
+    Record(Box<Lesson>),
     Fault(&'a [u8]),
 }
 
@@ -91,7 +91,7 @@ fn meaning(line: &[u8], is_after_utf16: bool, cap: usize) -> Meaning<'_> {
         Some(_) if inner.starts_with(b"\xEF\xBB\xBF") => Meaning::Fault(inner),
         Some(lesson) => {
             assert_eq!(lesson.raw().as_bytes(), inner, "the whole line is kept");
-            Meaning::Record(lesson)
+            Meaning::Record(Box::new(lesson))
         }
         None => Meaning::Fault(inner),
     }

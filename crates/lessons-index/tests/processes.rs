@@ -121,20 +121,58 @@ fn process_with_little_room() {
     assert_eq!(index.snapshot().len(), 2);
 }
 
+/// Runs a process whose files may have 4 KiB.
+///
 /// The limit of a file's size stands for a full disk: a write is cut short, the next one fails.
+#[cfg(target_os = "linux")]
+fn with_little_room(test: &str, file: &Path) -> std::process::Output {
+    let inner = child(test, file, "");
+    let mut shell = Command::new("sh");
+    // 8 blocks of 512 bytes; the signal is ignored, so that the write says EFBIG.
+    shell.args(["-c", "trap '' XFSZ; ulimit -f 8; exec \"$@\"", "sh"]).arg(inner.get_program());
+    shell.args(inner.get_args()).env(FILE, file).stdin(Stdio::null());
+    shell.output().unwrap()
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn a_write_that_is_cut_short_is_undone() {
     let file = missing();
-    let inner = child("process_with_little_room", &file.path, "");
-    let mut shell = Command::new("sh");
-    // 8 blocks of 512 bytes; the signal is ignored, so that the write says EFBIG.
-    shell.args(["-c", "trap '' XFSZ; ulimit -f 8; exec \"$@\"", "sh"]).arg(inner.get_program());
-    shell.args(inner.get_args()).env(FILE, &file.path).stdin(Stdio::null());
-    let output = shell.output().unwrap();
+    let output = with_little_room("process_with_little_room", &file.path);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(file.open().report().lessons, 2);
     assert_eq!(file.open().report().faults, []);
+}
+
+#[test]
+#[ignore = "is a process that the test below starts"]
+fn compacting_process_with_little_room() {
+    let Ok(file) = std::env::var(FILE) else { return };
+    let index = LessonsIndex::open(PathBuf::from(&file), options()).unwrap();
+    let policy = Compaction::default();
+    for policy in [policy.clone(), policy.with_quarantine(true)] {
+        let before = index.snapshot().all();
+        let error = index.compact(&policy).unwrap_err();
+        assert!(error.to_string().contains("the file is as it was before"), "{error}");
+        assert_eq!(index.snapshot().all(), before);
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_compaction_without_room_changes_nothing() {
+    let long = "x".repeat(3000);
+    let lines =
+        ["a", "b", "a"].map(|id| format!("{{\"id\":\"{id}\",\"failure_msg\":\"{long}\"}}\n"));
+    let file = missing();
+    let text = lines.concat() + "broken\n";
+    std::fs::write(&file.path, &text).unwrap();
+    let output = with_little_room("compacting_process_with_little_room", &file.path);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    assert_eq!(file.content(), text);
+    assert!(!file.dir.path().join(".lessons.jsonl.compact").exists());
+    file.open().compact(&Compaction::default()).unwrap();
+    assert_eq!(file.open().snapshot().len(), 2);
 }
 
 /// How often each process counts.
@@ -213,4 +251,43 @@ fn counts_are_exact_whoever_is_killed_while_another_compacts() {
         sum += counted;
     }
     assert_eq!(times("", "shared"), sum, "what was counted together is there together");
+}
+
+/// Two processes compact all the time, and are killed while they are at it, in any phase.
+#[test]
+fn compactors_that_are_killed_lose_nothing_of_what_another_adds() {
+    const ROUNDS: usize = 8;
+    const LESSONS: usize = 25;
+    let file = missing();
+    // So much to copy that a kill hits the copying too.
+    let text = "x".repeat(2_000);
+    let lines = (0..500).map(|n| format!("{{\"id\":\"{n}\",\"failure_msg\":\"{text}\"}}\n"));
+    std::fs::write(&file.path, lines.collect::<String>()).unwrap();
+    let index = file.open();
+    let fresh = file.dir.path().join(".lessons.jsonl.compact");
+    for round in 0..ROUNDS {
+        let mut compactors = ["one", "two"]
+            .map(|name| child("compacting_process", &file.path, name).spawn().unwrap());
+        for n in 0..LESSONS {
+            index.add(lesson(&format!("{round}-{n}"))).unwrap();
+            index.add(lesson("shared")).unwrap();
+        }
+        // At another place each time: at the first or a later look that finds one at work.
+        for _ in 0..=round {
+            while !fresh.exists() {
+                assert!(compactors.iter_mut().all(|one| one.try_wait().unwrap().is_none()));
+                std::thread::yield_now();
+            }
+        }
+        for compactor in &mut compactors {
+            compactor.kill().unwrap();
+            compactor.wait().unwrap();
+        }
+        let reopened = file.open();
+        assert_eq!(reopened.report().faults, []);
+        assert_eq!(reopened.snapshot().len(), 500 + (round + 1) * LESSONS + 1);
+    }
+    index.compact(&Compaction::default()).unwrap();
+    assert!(!fresh.exists());
+    assert_eq!(index.snapshot().len(), 500 + ROUNDS * LESSONS + 1);
 }

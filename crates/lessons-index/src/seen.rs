@@ -1,0 +1,102 @@
+//! What a file was when it was read, and whether it still is.
+
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Bytes before the place of reading that are compared before it is trusted.
+const WINDOW_BYTES: usize = 4096;
+
+/// Two changes closer to each other than this can have one time: file systems stamp a file with a
+/// clock that stands still between two ticks.
+const TICK: Duration = Duration::from_millis(20);
+
+/// Is the metadata of a file, and when it was looked at.
+#[derive(Debug)]
+pub(crate) struct Look {
+    pub(crate) metadata: Metadata,
+    at: SystemTime,
+}
+
+impl Look {
+    /// Looks at an open file; call it before reading.
+    pub(crate) fn of(file: &File) -> io::Result<Self> {
+        let at = SystemTime::now();
+        Ok(Self { metadata: file.metadata()?, at })
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.metadata.len()
+    }
+
+    /// Returns whether a change after this look shows in the time of the file.
+    fn is_settled(&self) -> bool {
+        let (seconds, nanos) = changed(&self.metadata);
+        let (Ok(seconds), Ok(nanos)) = (u64::try_from(seconds), u64::try_from(nanos)) else {
+            return false;
+        };
+        let changed = Duration::from_secs(seconds).saturating_add(Duration::from_nanos(nanos));
+        let at = self.at.duration_since(UNIX_EPOCH).unwrap_or_default();
+        changed.saturating_add(TICK) < at
+    }
+}
+
+/// Is a file as far as it was read.
+pub(crate) struct Seen {
+    device: u64,
+    inode: u64,
+    /// Bytes that are read.
+    pub(crate) offset: u64,
+    /// The last of them.
+    pub(crate) window: Vec<u8>,
+    /// When the file was changed last; `None` if it may have been changed since without another
+    /// time. It is the time that no program can set, unlike that of the last write.
+    changed: Option<(i64, i64)>,
+}
+
+impl Seen {
+    /// Notes that a file was read up to `offset`, which ends with `window`.
+    pub(crate) fn new(look: &Look, offset: u64, window: Vec<u8>) -> Self {
+        let is_sure = look.len() == offset && look.is_settled();
+        Self {
+            device: look.metadata.dev(),
+            inode: look.metadata.ino(),
+            offset,
+            window,
+            changed: is_sure.then(|| changed(&look.metadata)),
+        }
+    }
+
+    pub(crate) fn is_same_file(&self, now: &Metadata) -> bool {
+        (self.device, self.inode) == (now.dev(), now.ino())
+    }
+
+    /// Returns whether a file is the one that was read, to its end and as it was, without a look
+    /// into it.
+    pub(crate) fn is_unchanged(&self, now: &Metadata) -> bool {
+        self.is_same_file(now) && self.offset == now.len() && self.changed == Some(changed(now))
+    }
+
+    /// Returns whether nothing can have changed without another time.
+    pub(crate) fn is_sure(&self) -> bool {
+        self.changed.is_some()
+    }
+
+    /// Returns whether the bytes before the place of reading are still those that were read.
+    pub(crate) fn holds(&self, file: &File) -> bool {
+        let mut now = vec![0; self.window.len()];
+        let from = self.offset - self.window.len() as u64;
+        file.read_exact_at(&mut now, from).is_ok() && now == self.window
+    }
+}
+
+/// Keeps the last bytes of what was read.
+pub(crate) fn slide(window: &mut Vec<u8>, bytes: &[u8]) {
+    window.extend_from_slice(&bytes[bytes.len().saturating_sub(WINDOW_BYTES)..]);
+    window.drain(..window.len().saturating_sub(WINDOW_BYTES));
+}
+
+fn changed(metadata: &Metadata) -> (i64, i64) {
+    (metadata.ctime(), metadata.ctime_nsec())
+}

@@ -59,7 +59,8 @@
 //!   every index but that of a worktree whose content was committed. All own state is in
 //!   `<git dir>/batchyard/`, fetched commits in `refs/batchyard/`; only the files that a gate looks at
 //!   are in a temporary folder, as long as it runs.
-//! * **Merges** are made in memory by gix where its verdict is known to equal git's; where a
+//! * **Merges** of branches that changed different files put the changes of one onto the tree of the
+//!   other; others are made in memory by gix where its verdict is known to equal git's; where a
 //!   rename, a merge attribute, several merge bases or a conflict is in play, `git merge-tree`
 //!   decides.
 //! * **Two executors** ([`ExecutorKind`]): gix, and the git program where gix cannot. The tests hold

@@ -6,6 +6,7 @@ use bstr::BString;
 use gix::ObjectId;
 use gix::diff::tree::{Recorder, State, recorder::Change};
 use gix::objs::TreeRefIter;
+use gix::objs::tree::EntryMode;
 
 use super::Store;
 use crate::OpError;
@@ -18,6 +19,8 @@ pub(crate) struct TreeDiff {
     pub(crate) additions: usize,
     /// How many files are gone.
     pub(crate) deletions: usize,
+    /// What each of the paths is now; nothing if it is gone.
+    pub(super) changes: Vec<(BString, Option<(EntryMode, ObjectId)>)>,
     /// The contents on both sides of all that differs.
     pub(super) blobs: Vec<ObjectId>,
 }
@@ -49,6 +52,7 @@ impl Store {
         )
         .map_err(|error| OpError::repository("cannot compare two trees", &error))?;
         for change in recorder.records {
+            let mut is_gone = false;
             let (path, sides) = match change {
                 Change::Addition { entry_mode, path, oid, .. } => {
                     diff.additions += usize::from(entry_mode.is_no_tree());
@@ -56,6 +60,7 @@ impl Store {
                 }
                 Change::Deletion { entry_mode, path, oid, .. } => {
                     diff.deletions += usize::from(entry_mode.is_no_tree());
+                    is_gone = true;
                     (path, [Some((entry_mode, oid)), None])
                 }
                 Change::Modification {
@@ -67,6 +72,7 @@ impl Store {
                 } => (path, [Some((entry_mode, oid)), Some((previous_entry_mode, previous_oid))]),
             };
             if sides[0].is_some_and(|(mode, _)| mode.is_no_tree()) {
+                diff.changes.push((path.clone(), sides[0].filter(|_| !is_gone)));
                 diff.paths.insert(path);
             }
             let blobs = sides.into_iter().flatten().filter(|(mode, _)| mode.is_blob_or_symlink());

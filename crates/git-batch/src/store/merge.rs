@@ -11,7 +11,8 @@ use gix::merge::tree::TreatAsUnresolved;
 use gix::objs::Write;
 use gix::worktree::stack::state::Attributes;
 
-use super::Store;
+use super::diff::TreeDiff;
+use super::{Store, TreeEdit};
 use crate::{OpError, OpErrorKind};
 
 /// The verdict of a merge.
@@ -87,6 +88,12 @@ impl Store {
         if our_diff.may_rename() || their_diff.may_rename() || self.has_merge_driver(ours, &both)? {
             return Ok(None);
         }
+        if both.is_empty()
+            && !is_inside(&our_diff, &their_diff)
+            && let Some(tree) = self.graft(ours, their_diff)?
+        {
+            return Ok(Some(tree));
+        }
         let mut caches = match self.merger.take() {
             Some(caches) => caches,
             None => Box::new(Merger::new(&self.repo).map_err(fault)?),
@@ -114,6 +121,36 @@ impl Store {
         self.merger = Some(caches);
         Ok(tree)
     }
+}
+
+impl Store {
+    /// The changes of one side on top of the tree of the other, where no path is changed by both.
+    /// `None` if one would be behind a symlink or a submodule.
+    fn graft(&self, ours: ObjectId, theirs: TreeDiff) -> Result<Option<ObjectId>, OpError> {
+        let mut tree = TreeEdit::new(self, ours)?;
+        for (path, now) in theirs.changes {
+            let Some((mode, id)) = now else {
+                tree.remove(self, path.as_bstr())?;
+                continue;
+            };
+            match tree.put(self, path.as_bstr(), mode, id) {
+                Err(error) if error.kind == OpErrorKind::InvalidPath => return Ok(None),
+                put => put?,
+            }
+        }
+        tree.write(self).map(Some)
+    }
+}
+
+/// Whether a path of one side is a folder of one of the other side's.
+fn is_inside(ours: &TreeDiff, theirs: &TreeDiff) -> bool {
+    let is_above = |upper: &TreeDiff, lower: &TreeDiff| {
+        lower.paths.iter().any(|path| {
+            let mut above = path.find_iter("/").map(|slash| path[..slash].as_bstr());
+            above.any(|above| upper.paths.contains(above))
+        })
+    };
+    is_above(ours, theirs) || is_above(theirs, ours)
 }
 
 /// What gix needs to merge, made once: no attributes, no drivers, no index, no work tree, so that

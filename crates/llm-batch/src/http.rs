@@ -26,6 +26,8 @@ const POLL: Duration = Duration::from_mins(1);
 const SILENCE: Duration = Duration::from_mins(1);
 /// How often a download goes on where it broke off, before it begins anew after a wait.
 const RESUMES: u32 = 100;
+/// What a connection reads and writes at a time. Each has both, from its first byte on.
+const BUFFER: usize = 64 * 1024;
 /// Connections that are kept open between polls.
 const KEPT: usize = 4;
 const MAX_HEADER: usize = 64 * 1024;
@@ -377,6 +379,8 @@ fn agent(base: &BaseUrl, kept_connections: usize) -> Agent {
         .max_idle_connections(kept_connections)
         .max_idle_connections_per_host(kept_connections)
         .max_response_header_size(MAX_HEADER)
+        .input_buffer_size(BUFFER)
+        .output_buffer_size(BUFFER)
         .timeout_connect(Some(CONNECT))
         .build()
         .into()

@@ -85,6 +85,8 @@ fn builder(url: &str, seed: u64, state: &Path) -> Builder {
     };
     LlmBatch::builder(provider)
         .state(state)
+        // Runs need no threads for tickets.
+        .max_in_flight(1)
         .poll_interval(Duration::from_millis(1))
         .list_lag(Duration::from_millis(40))
 }

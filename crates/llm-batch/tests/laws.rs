@@ -231,13 +231,14 @@ proptest! {
     ) {
         let provider =
             Arc::new(Scripted { creates, results, polls, seen: Mutex::default() });
-        let place = Place::new();
+        let place = Place::quick();
         let mut told: HashMap<String, Status> = HashMap::new();
         for round in 0..=runs {
             // Each round asks for more than the one before, the last for everything.
             let asked = if round == runs { kinds.len() } else { kinds.len() * round / runs };
             let llm = LlmBatch::builder(Arc::<Scripted>::clone(&provider))
                 .state(place.state())
+                .max_in_flight(1)
                 .poll_interval(Duration::ZERO)
                 .list_lag(Duration::ZERO)
                 .timeout(Duration::from_secs(2))

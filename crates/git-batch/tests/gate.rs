@@ -356,3 +356,37 @@ fn what_a_killed_landing_left_is_removed_and_that_of_others_is_not() {
     assert_eq!(left_in(&scratch), 0);
     assert_eq!(fixture.received(), 2);
 }
+
+#[test]
+fn a_folder_of_any_name_can_hold_the_files() {
+    let fixture = Fixture::new();
+    eight(&fixture);
+    let odd = fixture.beside("a:b \"c\\d\ne");
+    fs::create_dir_all(&odd).unwrap();
+    let gate = script("test -e file-0 && test -e README.md").in_folder(&odd);
+    let git = GitBatch::open(fixture.work(), Settings::default().with_gate(gate)).unwrap();
+    landed(&land(&git, &["b0"]), "b0");
+    assert_eq!(left_in(&odd), 0);
+}
+
+/// A tree that somebody has made cannot make the check-out write anywhere else.
+#[test]
+fn files_of_the_tree_stay_in_the_folder() {
+    let fixture = Fixture::new();
+    let target = fixture.beside("target");
+    fs::create_dir(&target).unwrap();
+    let link = git_batch::Action::Write {
+        content: target.as_os_str().as_encoded_bytes().to_vec(),
+        mode: git_batch::Mode::Symlink,
+    };
+    let commits = vec![
+        Operation::commit("a", Commit::new("a", "m").change(git_batch::Change::new("out", link))),
+        Operation::commit("b", Commit::new("b", "m").write("out/file", "x")),
+    ];
+    fixture.open().apply(commits).unwrap();
+    let git = open(&fixture, script("test -L out"));
+    let report = land(&git, &["a", "b"]);
+    landed(&report, "a");
+    assert!(!report.get("b").unwrap().is_success(), "{report:?}");
+    assert_eq!(left_in(&target), 0);
+}

@@ -226,3 +226,23 @@ fn a_hundred_thousand_files_work() {
     works(&fixture.work(), &fixture.remote());
     assert_eq!(fixture.git(["diff", "--name-only", "main", "zoo/a"]), "src/new.txt\n");
 }
+
+#[test]
+fn a_git_directory_behind_a_symlink_or_a_file_works() {
+    for is_file in [false, true] {
+        let fixture = Fixture::new();
+        let (dot_git, elsewhere) = (fixture.work().join(".git"), fixture.beside("elsewhere.git"));
+        fs::rename(&dot_git, &elsewhere).unwrap();
+        if is_file {
+            fs::write(&dot_git, format!("gitdir: {}\n", elsewhere.display())).unwrap();
+        } else {
+            std::os::unix::fs::symlink(&elsewhere, &dot_git).unwrap();
+        }
+        works(&fixture.work(), &fixture.remote());
+        assert!(elsewhere.join("batchyard/lock").exists());
+        put(&fixture.work(), "README.md", "changed\n");
+        let report = fixture.open().apply(vec![capture("c", "main", &fixture.work())]).unwrap();
+        landed(&report, "c");
+        assert_eq!(status(&fixture.work()), "");
+    }
+}

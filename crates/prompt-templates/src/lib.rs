@@ -111,10 +111,13 @@ mod lint;
 mod prefix;
 mod tokens;
 
+mod folder;
+mod handle;
 mod load;
 mod publish;
 mod set;
 mod sieve;
+mod sighting;
 mod stats;
 mod watch;
 

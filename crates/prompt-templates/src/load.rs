@@ -5,253 +5,94 @@ use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::Instant;
 
 use crate::compiled::Compiled;
 use crate::dialect::Dialect;
+use crate::folder::{File, Tree, Trust};
 use crate::position::Position;
 use crate::set::{Change, Set, Terms};
 use crate::stats::Counters;
 use crate::{Error, ErrorKind, LoadError};
 
-/// What the files of templates end in.
-const SUFFIX: &str = ".prompt.md";
-
-/// A template, and the file that it was read from as it was then.
-#[derive(Debug)]
-pub(crate) struct Loaded {
-    pub(crate) compiled: Arc<Compiled>,
-    file: File,
-}
-
 /// Bytes of a file: 16 MiB. What is longer is no prompt, and would be held twice while it compiles.
 const MAX_LENGTH: u64 = 16 << 20;
 
-/// What a folder holds.
-#[derive(Debug, Default)]
-pub(crate) struct Read {
-    /// Ordered by name.
-    pub(crate) templates: Vec<Loaded>,
-    /// Everything that is wrong, ordered by file.
-    pub(crate) errors: Vec<Error>,
-    /// Texts that had to be compiled.
-    pub(crate) compiled: usize,
-    /// The names of files that did not compile.
-    failed: Vec<String>,
-}
-
-/// The template files under a folder, without what they say.
-#[derive(Debug, Default)]
-pub(crate) struct Listing {
-    /// By the name of the template, in order. It is the path in the folder without the ending.
-    files: Vec<(String, File)>,
-    /// Files whose names are no text, in order.
-    unnamed: Vec<PathBuf>,
-    /// Why the folder cannot be listed.
-    error: Option<Error>,
-}
-
-/// Files of a listing, by their places in it, as they are by now.
-#[derive(Debug)]
-pub(crate) struct Changed(Vec<(usize, File)>);
-
-impl Changed {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct File {
-    is_link: bool,
-    stamp: Option<Stamp>,
-}
-
-/// What changes when a file does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stamp {
-    modified: Option<SystemTime>,
-    length: u64,
-    /// Which file it is, and when the system last changed it: a tool that keeps times cannot keep these.
-    system: (u64, i64, i64),
-}
-
 /// Returns everything that is wrong with the templates of a folder, ordered by file.
 pub(crate) fn check_dir(dir: &Path, dialect: &Arc<Dialect>) -> Vec<Error> {
-    let Read { templates, mut errors, failed, .. } = read(dir, &list(dir), dialect, &[], false);
-    let templates = templates.into_iter().map(|loaded| loaded.compiled).collect();
+    let mut tree = Tree::default();
+    tree.look(dir, Trust::Nothing, &Instant::now);
+    read(dir, &mut tree, dialect);
+    let mut errors = errors(&tree);
     let terms = Terms::new(0, usize::MAX, Counters::default());
-    let loaded = Set::default().apply(&Change::Load(templates), &terms);
+    let loaded = Set::default().apply(&Change::Load(templates(&tree)), &terms);
     let unlinked = loaded.err().map(LoadError::into_errors).unwrap_or_default();
     // A file that does not compile is no reason to say of others that they include what is not there.
+    let is_bad = |name: &str| tree.files().any(|file| file.is_bad() && file.name() == name);
     let is_own = |error: &Error| {
-        error.kind() != ErrorKind::UnknownInclude
-            || error.name().is_none_or(|name| !failed.iter().any(|failed| failed == name))
+        error.kind() != ErrorKind::UnknownInclude || error.name().is_none_or(|name| !is_bad(name))
     };
     errors.extend(unlinked.into_iter().filter(is_own));
     errors.sort_by_key(|error| (error.file().map(Path::to_owned), error.line()));
     errors
 }
 
-/// Reads and compiles the files of a listing. A text that is among the `old` ones, which were read of
-/// the same folder, is not compiled again; and a file that is stamped as it was then is not read, if
-/// stamps are to be trusted.
-pub(crate) fn read(
-    dir: &Path,
-    listing: &Listing,
-    dialect: &Arc<Dialect>,
-    old: &[Loaded],
-    trusts_stamps: bool,
-) -> Read {
-    let mut read = Read { errors: listing.error.iter().cloned().collect(), ..Read::default() };
-    read.templates.reserve(listing.files.len());
-    let no_text =
-        |path: &PathBuf| Error::new(ErrorKind::Name, "the file name is not UTF-8").path(Some(path));
-    read.errors.extend(listing.unnamed.iter().map(no_text));
+/// Reads the stale files and compiles those with a new text; returns how many had to be compiled.
+/// Sees to it that the tree counts as changed if any has.
+pub(crate) fn read(dir: &Path, tree: &mut Tree, dialect: &Arc<Dialect>) -> usize {
     let root = OnceCell::new();
-    // Both are ordered by name, so one is walked along the other.
-    let mut old = old.iter().peekable();
-    for (name, file) in &listing.files {
-        while old.next_if(|old| *old.compiled.name < **name).is_some() {}
-        let old = old.next_if(|old| *old.compiled.name == **name);
-        if let Some(same) = old.filter(|old| trusts_stamps && old.file.is_known_as(*file)) {
-            read.templates.push(Loaded { compiled: Arc::clone(&same.compiled), file: *file });
+    let mut compiled = 0;
+    let mut is_changed = tree.is_changed;
+    for file in tree.files_mut() {
+        // What could not be read is tried again with whatever else has changed.
+        let is_read_again = file.is_stale || is_changed && file.is_bad();
+        if !is_read_again {
             continue;
         }
-        let path = dir.join(format!("{name}{SUFFIX}"));
+        let path = dir.join(file.path());
         let root = || root.get_or_init(|| dir.canonicalize().ok()).as_deref();
         let root = if file.is_link { root() } else { None };
-        let compiled = text(name, &path, root).and_then(|text| match old {
-            Some(old) if *old.compiled.text == *text => Ok(Arc::clone(&old.compiled)),
+        let new = text(file.name(), &path, root).and_then(|text| match &file.content {
+            Some(Ok(old)) if *old.text == *text => Ok(Arc::clone(old)),
             _ => {
-                read.compiled += 1;
-                Compiled::new(name, Some(&path), &text, dialect).map(Arc::new)
+                compiled += 1;
+                Compiled::new(file.name(), Some(&path), &text, dialect).map(Arc::new)
             }
         });
-        match compiled {
-            Ok(compiled) => read.templates.push(Loaded { compiled, file: *file }),
-            Err(error) => {
-                read.errors.push(error);
-                read.failed.push(name.clone());
-            }
-        }
+        is_changed |= !is_same(file, &new);
+        file.content = Some(new);
+        file.is_stale = false;
     }
-    read.errors.sort_by(|a, b| a.file().cmp(&b.file()));
-    read
+    tree.is_changed = is_changed;
+    compiled
 }
 
-/// Finds the template files under a folder.
-pub(crate) fn list(dir: &Path) -> Listing {
-    let mut listing = Listing::default();
-    listing.error = find(dir, &mut listing).err();
-    listing.files.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-    listing.unnamed.sort_unstable();
-    listing
-}
-
-fn find(dir: &Path, listing: &mut Listing) -> Result<(), Error> {
-    // With what stands in front of the names of their files; nothing where that is no text.
-    let mut dirs = vec![(dir.to_owned(), Some(String::new()))];
-    while let Some((dir, prefix)) = dirs.pop() {
-        let fail = |error: &std::io::Error| {
-            Error::new(ErrorKind::Io, format!("cannot read the folder: {error}")).path(Some(&dir))
-        };
-        for entry in fs::read_dir(&dir).map_err(|error| fail(&error))? {
-            let entry = entry.map_err(|error| fail(&error))?;
-            let kind = entry.file_type().map_err(|error| fail(&error))?;
-            let name = entry.file_name();
-            let bytes = name.as_encoded_bytes();
-            if is_passed_over(bytes) {
-                continue;
-            }
-            if kind.is_dir() {
-                let name = name.to_str();
-                let prefix =
-                    prefix.as_ref().zip(name).map(|(prefix, name)| format!("{prefix}{name}/"));
-                dirs.push((entry.path(), prefix));
-            } else if bytes.ends_with(SUFFIX.as_bytes()) {
-                let Some((prefix, mut name)) = prefix.as_ref().zip(name.into_string().ok()) else {
-                    listing.unnamed.push(entry.path());
-                    continue;
-                };
-                name.truncate(name.len() - SUFFIX.len());
-                if !prefix.is_empty() {
-                    name.insert_str(0, prefix);
-                }
-                let is_link = kind.is_symlink();
-                let data = if is_link { fs::metadata(entry.path()) } else { entry.metadata() };
-                let stamp = data.ok().as_ref().map(stamp);
-                listing.files.push((name, File { is_link, stamp }));
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Returns whether a file or folder is hidden, or what an office program leaves beside a file it has open.
-fn is_passed_over(name: &[u8]) -> bool {
-    name.starts_with(b".") || name.starts_with(b"~$")
-}
-
-fn stamp(data: &fs::Metadata) -> Stamp {
-    #[cfg(unix)]
-    let system = {
-        use std::os::unix::fs::MetadataExt;
-        (data.ino(), data.ctime(), data.ctime_nsec())
-    };
-    #[cfg(not(unix))]
-    let system = (0, 0, 0);
-    Stamp { modified: data.modified().ok(), length: data.len(), system }
-}
-
-impl File {
-    /// Returns whether it is certain that a file is the same as it was.
-    fn is_known_as(self, now: Self) -> bool {
-        self.stamp.is_some() && self == now
+/// Returns whether a reading comes to the same as the one before it: to the same text, or to the same error.
+fn is_same(file: &File, new: &Result<Arc<Compiled>, Error>) -> bool {
+    match (&file.content, new) {
+        (Some(Ok(old)), Ok(new)) => Arc::ptr_eq(old, new),
+        (Some(Err(old)), Err(new)) => format!("{old:#}") == format!("{new:#}"),
+        _ => false,
     }
 }
 
-impl Listing {
-    /// Looks at some files only, all others being as they were; returns those that have changed.
-    ///
-    /// Returns `None` if that cannot be known without a look at the folder: a file that came or went, a
-    /// folder, a link, or what is not in the folder.
-    pub(crate) fn look_at(&self, dir: &Path, files: &[impl AsRef<Path>]) -> Option<Changed> {
-        if self.error.is_some() || self.files.iter().any(|(_, file)| file.is_link) {
-            return None;
-        }
-        let mut changed = Vec::new();
-        for path in files {
-            let path = path.as_ref().strip_prefix(dir).ok()?;
-            if path.iter().any(|part| is_passed_over(part.as_encoded_bytes())) {
-                continue;
-            }
-            let data = fs::symlink_metadata(dir.join(path)).ok().filter(fs::Metadata::is_file)?;
-            let Some(name) = path.to_str()?.strip_suffix(SUFFIX) else { continue };
-            let name = name.replace(std::path::MAIN_SEPARATOR, "/");
-            let index = self.files.binary_search_by(|(other, _)| other.as_str().cmp(&name)).ok()?;
-            let now = File { is_link: false, stamp: Some(stamp(&data)) };
-            if self.files[index].1 != now {
-                changed.push((index, now));
-            }
-        }
-        Some(Changed(changed))
-    }
+/// Returns what has been read, ordered by name.
+pub(crate) fn templates(tree: &Tree) -> Vec<Arc<Compiled>> {
+    let read = tree.files().filter_map(|file| file.content.as_ref()?.as_ref().ok());
+    let mut templates: Vec<_> = read.map(Arc::clone).collect();
+    templates.sort_by(|a, b| a.name.cmp(&b.name));
+    templates
+}
 
-    /// Returns the listing with what has changed in it.
-    pub(crate) fn with(mut self, changed: Changed) -> Self {
-        for (index, file) in changed.0 {
-            self.files[index].1 = file;
-        }
-        self
-    }
-
-    /// Returns whether every file is as it is in another listing.
-    pub(crate) fn is_same(&self, other: &Self) -> bool {
-        self.files == other.files
-            && self.unnamed == other.unnamed
-            && self.error.is_some() == other.error.is_some()
-    }
+/// Returns everything that is wrong with the folders and files, ordered by file.
+pub(crate) fn errors(tree: &Tree) -> Vec<Error> {
+    let no_text =
+        |path: &PathBuf| Error::new(ErrorKind::Name, "the file name is not UTF-8").path(Some(path));
+    let bad = tree.files().filter_map(|file| file.content.as_ref()?.as_ref().err());
+    let mut errors: Vec<_> = tree.error.iter().chain(bad).cloned().collect();
+    errors.extend(tree.unnamed().map(no_text));
+    errors.sort_by(|a, b| a.file().cmp(&b.file()));
+    errors
 }
 
 /// Reads a file; if it is a link, what it leads to has to be under `root`.

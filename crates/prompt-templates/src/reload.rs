@@ -1,9 +1,10 @@
 //! The folder of a store, and how it is read again.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
-use crate::load::{Listing, Loaded};
+use crate::folder::{Tree, Trust};
 use crate::publish::Shared;
 use crate::set::{Applied, Change};
 use crate::stats::count;
@@ -26,21 +27,12 @@ pub struct Reload {
 pub(crate) struct Dir {
     pub(crate) path: PathBuf,
     /// Held from reading to publishing, so that no older state of the folder follows a newer one.
-    seen: Mutex<Seen>,
-}
-
-/// What is known of the files of a folder.
-#[derive(Debug, Default)]
-struct Seen {
-    /// The files when they were last read, whatever came of it.
-    last: Option<Listing>,
-    /// What was loaded last without a fault.
-    loaded: Vec<Loaded>,
+    tree: Mutex<Tree>,
 }
 
 impl Dir {
     pub(crate) fn new(path: &Path) -> Self {
-        Self { path: path.to_owned(), seen: Mutex::default() }
+        Self { path: path.to_owned(), tree: Mutex::default() }
     }
 }
 
@@ -55,28 +47,33 @@ impl Prompts {
     /// Everything that is wrong with the folder and the files in it, also with templates compiled by
     /// call that include one of them; [`ErrorKind::Io`] if the store has no folder.
     pub fn reload(&self) -> Result<Reload, LoadError> {
-        let (dir, mut seen) = self.lock_dir()?;
-        let listing = crate::load::list(&dir.path);
-        self.load(dir, &mut seen, listing, false)
+        let (dir, mut tree) = self.lock_dir()?;
+        tree.look(&dir.path, Trust::Nothing, &Instant::now);
+        self.read(dir, &mut tree);
+        self.load(&mut tree)
     }
 
     /// Reads the folder again if a file has another time or length than when it was last read, or came,
     /// or went; returns `None` if none has. Blocks on asking for these, and on reading if one has.
     ///
-    /// Only files that have changed are read. A folder that could not be loaded is not read again before
-    /// something in it changes. A change that leaves time and length as they were is not seen;
-    /// [`reload`](Self::reload) reads every file.
+    /// Each file is asked for its times, length and number; only those that have changed are read. A
+    /// folder is listed only if its own times or number have changed, on Unix. What changed within the
+    /// last 100 ms, or 3 s where the file system counts whole seconds, is listed and read again at each
+    /// call, and once after that: two changes within one tick of a clock look like one. A folder that
+    /// could not be loaded is not read again before something in it changes.
+    ///
+    /// It is assumed that the clock of the file system ticks within these times and is not set back, and
+    /// that what comes, goes or gets another name changes the time of its folder. Where that does not
+    /// hold, as on some network and user-space file systems, [`reload`](Self::reload) lists every
+    /// folder and reads every file.
     ///
     /// # Errors
     ///
     /// As for [`reload`](Self::reload).
     pub fn reload_if_changed(&self) -> Result<Option<Reload>, LoadError> {
-        let (dir, mut seen) = self.lock_dir()?;
-        let listing = crate::load::list(&dir.path);
-        if seen.last.as_ref().is_some_and(|last| last.is_same(&listing)) {
-            return Ok(None);
-        }
-        self.load(dir, &mut seen, listing, true).map(Some)
+        let (dir, mut tree) = self.lock_dir()?;
+        tree.look(&dir.path, Trust::Stamps, &Instant::now);
+        self.load_changes(dir, &mut tree)
     }
 
     /// Does what [`reload_if_changed`](Self::reload_if_changed) does, for who knows which files have changed:
@@ -102,56 +99,44 @@ impl Prompts {
     ///
     /// As for [`reload`](Self::reload).
     pub fn reload_files(&self, files: &[impl AsRef<Path>]) -> Result<Option<Reload>, LoadError> {
-        let (dir, mut seen) = self.lock_dir()?;
-        let changed = seen.last.as_ref().and_then(|last| last.look_at(&dir.path, files));
-        let listing = match (changed, seen.last.take()) {
-            (Some(changed), Some(last)) if changed.is_empty() => {
-                seen.last = Some(last);
-                return Ok(None);
-            }
-            (Some(changed), Some(last)) => last.with(changed),
-            (_, last) => {
-                let listing = crate::load::list(&dir.path);
-                if last.is_some_and(|last| last.is_same(&listing)) {
-                    seen.last = Some(listing);
-                    return Ok(None);
-                }
-                listing
-            }
-        };
-        self.load(dir, &mut seen, listing, true).map(Some)
+        let (dir, mut tree) = self.lock_dir()?;
+        if !tree.look_at(&dir.path, files, &Instant::now) {
+            tree.look(&dir.path, Trust::Stamps, &Instant::now);
+        }
+        self.load_changes(dir, &mut tree)
     }
 
-    fn lock_dir(&self) -> Result<(&Dir, MutexGuard<'_, Seen>), Error> {
+    fn lock_dir(&self) -> Result<(&Dir, MutexGuard<'_, Tree>), Error> {
         let Some(dir) = &self.dir else {
             return Err(Error::new(ErrorKind::Io, "the store has no folder to load"));
         };
-        Ok((dir, dir.seen.lock().unwrap_or_else(PoisonError::into_inner)))
+        Ok((dir, dir.tree.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 
-    /// Loads the files of a listing that was made before they are read: what changes meanwhile is found
-    /// the next time.
-    fn load(
-        &self,
-        dir: &Dir,
-        seen: &mut Seen,
-        listing: Listing,
-        trusts_stamps: bool,
-    ) -> Result<Reload, LoadError> {
+    /// Reads what a look has found to be stale, and publishes it if anything has changed.
+    fn load_changes(&self, dir: &Dir, tree: &mut Tree) -> Result<Option<Reload>, LoadError> {
+        self.read(dir, tree);
+        if tree.is_changed { self.load(tree).map(Some) } else { Ok(None) }
+    }
+
+    /// Reads files that were looked at before: what changes meanwhile is found the next time.
+    fn read(&self, dir: &Dir, tree: &mut Tree) {
         let Shared { dialect, events, .. } = &*self.shared;
-        let read = crate::load::read(&dir.path, &listing, dialect, &seen.loaded, trusts_stamps);
-        seen.last = Some(listing);
-        count(&events.compiles, read.compiled);
-        let result = if read.errors.is_empty() {
-            let all = read.templates.iter().map(|loaded| Arc::clone(&loaded.compiled));
-            self.publish(Change::Load(all.collect()))
+        count(&events.compiles, crate::load::read(&dir.path, tree, dialect));
+    }
+
+    /// Publishes what has been read, if nothing is wrong with it.
+    fn load(&self, tree: &mut Tree) -> Result<Reload, LoadError> {
+        let events = &self.shared.events;
+        // Whatever comes of it, it is told once.
+        tree.is_changed = false;
+        let errors = crate::load::errors(tree);
+        let result = if errors.is_empty() {
+            self.publish(Change::Load(crate::load::templates(tree)))
         } else {
-            Err(LoadError::new(read.errors))
+            Err(LoadError::new(errors))
         };
         count(if result.is_ok() { &events.reloads } else { &events.reload_failures }, 1);
-        if result.is_ok() {
-            seen.loaded = read.templates;
-        }
         let Applied { loaded, changed, removed, .. } = result?;
         Ok(Reload { loaded, changed, removed })
     }

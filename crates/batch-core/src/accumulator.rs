@@ -1,8 +1,9 @@
 //! The engine as a state machine: what waits, what goes next, what is counted.
 //!
-//! It holds no lock, starts no thread and reads no clock: time is an argument, and a clock that
-//! steps back stands still. Every order is one of ids, turns or keys and the random numbers come
-//! from a seed, so the same calls give the same batches and the same trace.
+//! It holds no lock and starts no thread. Time is an argument, as a number or as a [`Moment`] that
+//! is asked for it, and a clock that steps back stands still. Every order is one of ids, turns or keys
+//! and the random numbers come from a seed, so the same calls give the same batches and the same
+//! trace.
 //!
 //! One item goes this way: [`admit`](Accumulator::admit), [`push`](Accumulator::push); a
 //! [`Ready`] batch from [`next_ready`](Accumulator::next_ready); [`settle`](Accumulator::settle) when its end
@@ -207,7 +208,8 @@ impl<K: Ord + Clone, I, S: Slot> Accumulator<K, I, S> {
     ///
     /// Returns its lane, which makes [`cancel`](Self::cancel) quick. Into a batch that has room it
     /// costs two comparisons, and allocates only where the buffers of the batch grow. The time of
-    /// such an item may be rough; that of the first of a batch, from which it lingers, is exact.
+    /// such an item may be rough; that of the first of a batch, from which it lingers, is exact. Should
+    /// the first be cancelled, the batch lingers from the time of the next.
     #[inline]
     pub(crate) fn push(
         &mut self,
@@ -218,16 +220,18 @@ impl<K: Ord + Clone, I, S: Slot> Accumulator<K, I, S> {
         item: I,
         slot: S,
     ) -> LaneId {
-        self.books.accept(weight);
-        let mark = Mark { era: self.eras.enter(), weight };
+        let mark = Mark { era: self.eras.current(), weight };
         let (lane_id, lane) = self.lanes.of(key);
         let joins = lane.joins(mark, &self.policy);
         let now = later(self.now, if joins { moment.rough() } else { moment.exact() });
+        // Keys and clocks are user code, which may panic: from here on there is none.
         self.now = now;
-        let deadline = self.policy.delivery_timeout.map_or(NEVER, |t| now.saturating_add(t));
+        self.books.accept(weight);
+        self.eras.enter();
         if !joins {
             lane.begin(mark.era, &mut self.pool);
         }
+        let deadline = self.policy.deadline(now);
         let known = Known { id, mark, accepted: now, deadline };
         if lane.add(item, known, slot, &self.policy) || !joins {
             self.place(lane_id);
@@ -367,8 +371,8 @@ impl<K: Ord + Clone, I, S: Slot> Accumulator<K, I, S> {
 
     /// Takes out an item that waits; `None` if it is in flight or final.
     ///
-    /// Costs the logarithm of the number of waiting batches and the length of one, if `lane` is
-    /// told; else so much for each key.
+    /// Costs the logarithm of the number of waiting batches and the length of one, if `lane` is told
+    /// and the item waits; else a look at every run of items, of that key or of all.
     pub(crate) fn cancel(
         &mut self,
         now: Time,

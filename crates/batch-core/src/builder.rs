@@ -187,8 +187,8 @@ impl<P: BatchProcessor> Builder<P> {
     ///
     /// What was not sent by then ends as [`Expired`](BatchError::Expired), what was sent as
     /// [`TimedOut`](BatchError::TimedOut): its result is dropped when it comes. A time-out of a second
-    /// or more may end a tick of the system, 10 ms at most, too early: a rough clock is what makes a
-    /// submit cheap.
+    /// or more may end about a tick of the system, mostly 10 ms at most, too early: a rough clock is
+    /// what makes a submit cheap.
     pub fn delivery_timeout(mut self, timeout: Option<Duration>) -> Self {
         self.settings.policy.delivery_timeout = timeout.map(nanos);
         self

@@ -75,12 +75,13 @@ type OutcomeOf<P> = Outcome<<P as BatchProcessor>::Output, <P as BatchProcessor>
 /// The ticket of a batcher over `P`.
 pub(crate) type TicketOf<P> = Ticket<<P as BatchProcessor>::Output, <P as BatchProcessor>::Error>;
 
+/// Tickets of a batcher over `P` that follow each other.
 type RowOf<P> = TicketRow<<P as BatchProcessor>::Output, <P as BatchProcessor>::Error>;
 
 /// What the lock of the engine guards.
 #[repr(C)]
 pub(crate) struct State<P: BatchProcessor> {
-    /// The batch that the next item likely joins; only between two transactions.
+    /// The batch that the next item likely joins; given back before anything else is done.
     open: Option<Open<P::Item, SeatOf<P>>>,
     next_seq: u64,
     slots: Arena<OutcomeOf<P>, Link>,

@@ -273,7 +273,7 @@ impl<I, O, E> Shared<I, O, E> {
         judged
     }
 
-    /// Ends the items that are not resolved by `now`; returns when the next of them is over.
+    /// Ends the items that are not resolved by `now`, and has the engine told when the next is over.
     pub(crate) fn time_out(&self, now: Time) {
         let mut replaced = Vec::new();
         let next = {
@@ -356,6 +356,8 @@ impl<I, O, E> Shared<I, O, E> {
         let ledger = self.ledger.upgrade();
         let mut withdrawn = Vec::new();
         if is_plain {
+            // Here, and not under the lock of the engine.
+            known.spread().clear();
             // Dropping items is user code.
             panics::drop_each(items.drain(..));
         } else {

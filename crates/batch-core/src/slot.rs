@@ -179,6 +179,11 @@ impl<T, H: Clone> Arena<T, H> {
 }
 
 impl<T, H: Clone> Arena<T, H> {
+    /// Returns how many cells in a row there are now.
+    pub(crate) fn left(&self) -> usize {
+        CELLS - self.next.map_or(0, |next| next.index as usize)
+    }
+
     /// Makes the two sides of cells in a row: of `most`, which is not 0, or of as many as the block
     /// has.
     pub(crate) fn row(&mut self, most: usize) -> (Fillers<T, H>, Claims<T, H>) {
@@ -187,7 +192,8 @@ impl<T, H: Clone> Arena<T, H> {
         if let Some(next) = self.next.take_if(|_| most > 1) {
             let left = CELLS - next.index as usize;
             let more = u32::try_from(left.min(most - 1)).expect("a block has few cells");
-            fillers.extend(more);
+            // The arena owned both references of each of these cells.
+            fillers.len += more;
             claims.len += more;
             let index = next.index + more;
             self.next = ((index as usize) < CELLS).then_some(Place { index, ..next });

@@ -1,8 +1,9 @@
 //! The locks and threads of the engine, in one place: of the standard library, or shuttle's own
 //! under its tests.
 //!
-//! A poisoned lock is taken over: no user code runs under any lock of this crate except `Ord`,
-//! `Clone` and `Drop` of a key, and every critical section leaves its state whole at each step.
+//! A poisoned lock is taken over: no user code runs under any lock of this crate except `Eq`, `Ord`,
+//! `Clone` and `Drop` of a key and a clock of the user's, and every critical section leaves its state
+//! whole before it calls them.
 
 #[cfg(not(all(test, shuttle)))]
 pub(crate) use std::{

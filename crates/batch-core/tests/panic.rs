@@ -3,10 +3,12 @@
 mod common;
 
 use std::convert::Infallible;
-use std::panic::panic_any;
+use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
 
-use batch_core::{Batch, BatchError, Batcher, batch_fn, keyed_fn};
+use batch_core::{Batch, BatchError, Batcher, Clock, batch_fn, keyed_fn};
 
 fn unresolved(outcome: Result<u32, BatchError<Infallible>>) -> Option<String> {
     match outcome {
@@ -125,4 +127,48 @@ fn an_item_whose_drop_panics_does_not_stop_the_worker() {
     let batcher = Batcher::new(keyed_fn(|_: &Option<Bomb>| (), run)).unwrap();
     batcher.submit(Some(Bomb)).unwrap().wait().unwrap();
     batcher.submit(None).unwrap().wait().unwrap();
+}
+
+/// Tells no time at all when it is told to.
+#[derive(Default)]
+struct FaultyClock(AtomicBool);
+
+impl Clock for FaultyClock {
+    fn now(&self) -> Duration {
+        assert!(!self.0.load(Relaxed), "no time");
+        Duration::ZERO
+    }
+}
+
+#[test]
+fn a_clock_that_panics_in_a_submit_leaves_the_books_right() {
+    let clock = Arc::new(FaultyClock::default());
+    let double =
+        batch_fn(|items: &[u32]| items.iter().map(|n| Ok::<_, Infallible>(n * 2)).collect());
+    let builder = Batcher::builder(double).inline().full_only().max_batch_items(2);
+    let batcher = builder.clock(Shared(Arc::clone(&clock))).build().unwrap();
+    // To a batch that begins, and to one that goes on.
+    let mut tickets = Vec::new();
+    for before in 0..2 {
+        clock.0.store(true, Relaxed);
+        let submitted = catch_unwind(AssertUnwindSafe(|| batcher.submit(1)));
+        assert!(submitted.is_err());
+        clock.0.store(false, Relaxed);
+        assert_eq!((batcher.stats().accepted, batcher.stats().queued), (before, before));
+        tickets.push(batcher.submit(1).unwrap());
+    }
+    for ticket in tickets {
+        assert_eq!(ticket.wait().unwrap(), 2);
+    }
+    batcher.flush().wait().unwrap();
+    assert_eq!(batcher.stats().in_flight, 0);
+}
+
+/// A clock that the test keeps too.
+struct Shared(Arc<FaultyClock>);
+
+impl Clock for Shared {
+    fn now(&self) -> Duration {
+        self.0.now()
+    }
 }

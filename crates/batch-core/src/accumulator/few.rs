@@ -1,5 +1,6 @@
 //! An ordered map that mostly has one entry.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::mem;
 
@@ -22,25 +23,30 @@ impl<K, V> Default for Few<K, V> {
 }
 
 impl<K: Ord, V> Few<K, V> {
+    /// Compares a key with the first; it is greater than none.
+    fn side(&self, key: &K) -> Ordering {
+        self.first.as_ref().map_or(Ordering::Less, |(first, _)| key.cmp(first))
+    }
+
     /// Adds an entry, in place of the one of the same key.
     pub(super) fn insert(&mut self, key: K, value: V) {
-        match &mut self.first {
-            Some(first) if key > first.0 => {
+        match self.side(&key) {
+            Ordering::Greater => {
                 self.rest.insert(key, value);
             }
-            Some(first) if key == first.0 => first.1 = value,
-            first => {
-                let second = first.replace((key, value));
+            Ordering::Equal => self.first = Some((key, value)),
+            Ordering::Less => {
+                let second = self.first.replace((key, value));
                 self.rest.extend(second);
             }
         }
     }
 
     pub(super) fn remove(&mut self, key: &K) -> Option<V> {
-        match &self.first {
-            Some(first) if first.0 == *key => self.pop_first().map(|(_, value)| value),
-            _ if self.rest.is_empty() => None,
-            _ => self.rest.remove(key),
+        match self.side(key) {
+            Ordering::Less => None,
+            Ordering::Equal => self.pop_first().map(|(_, value)| value),
+            Ordering::Greater => self.rest.remove(key),
         }
     }
 
@@ -54,16 +60,18 @@ impl<K: Ord, V> Few<K, V> {
     }
 
     pub(super) fn get(&self, key: &K) -> Option<&V> {
-        match &self.first {
-            Some(first) if first.0 == *key => Some(&first.1),
-            _ => self.rest.get(key),
+        match self.side(key) {
+            Ordering::Less => None,
+            Ordering::Equal => self.first.as_ref().map(|(_, value)| value),
+            Ordering::Greater => self.rest.get(key),
         }
     }
 
     pub(super) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
-        match &mut self.first {
-            Some(first) if first.0 == *key => Some(&mut first.1),
-            _ => self.rest.get_mut(key),
+        match self.side(key) {
+            Ordering::Less => None,
+            Ordering::Equal => self.first.as_mut().map(|(_, value)| value),
+            Ordering::Greater => self.rest.get_mut(key),
         }
     }
 

@@ -203,8 +203,8 @@ impl<K, I, S: Slot> Lane<K, I, S> {
         let mut found = self.fresh.get_mut(index).and_then(|fresh| fresh.parcel.cancel(id));
         if found.is_none() {
             // Items that went through a journal side by side may stand in another order.
-            let has = |fresh: &mut Fresh<I, S>| fresh.parcel.has(id);
-            let Some(other) = self.fresh.iter_mut().position(has) else {
+            let has = |fresh: &Fresh<I, S>| fresh.parcel.has(id);
+            let Some(other) = self.fresh.iter().position(has) else {
                 return self.reruns.cancel(id);
             };
             index = other;

@@ -107,7 +107,7 @@ impl<K: Ord + Clone, I, S: Slot> Lanes<K, I, S> {
 
     /// Returns all lanes, in the order of their ids.
     pub(super) fn iter(&self) -> impl Iterator<Item = (LaneId, &Lane<K, I, S>)> {
-        self.ids().into_iter().filter_map(|id| Some((id, self.get(id)?)))
+        self.by_id.keys().filter_map(|id| Some((*id, self.get(*id)?)))
     }
 
     pub(super) fn ids(&self) -> Vec<LaneId> {

@@ -8,7 +8,7 @@ use super::entry::Mark;
 use super::eras::EraId;
 use super::lane::LaneId;
 use super::parcel::Parcel;
-use super::policy::{NEVER, Time, later};
+use super::policy::{Time, deadline, later};
 use super::run::{Known, Row, Slot};
 use super::{Accumulator, Event};
 use crate::id::ItemId;
@@ -54,19 +54,19 @@ impl<I, S: Slot> Open<I, S> {
         self.now = later(self.now, now);
         self.accepted += 1;
         let accepted = self.now;
-        self.parcel.weight = self.parcel.weight.saturating_add(weight);
+        self.parcel.weight += weight;
         self.parcel.items.push(item);
         // Mostly it differs in nothing from the one before: the era is one for the batch, and the
         // deadline follows from the time.
         if let Err(slot) = self.parcel.known.extend(id, weight, accepted, slot) {
-            let deadline = self.timeout.map_or(NEVER, |timeout| accepted.saturating_add(timeout));
+            let deadline = deadline(accepted, self.timeout);
             let mark = Mark { era: self.era, weight };
             self.parcel.known.push(Known { id, mark, accepted, deadline }, slot);
         }
         self.accepted
     }
 
-    /// Returns how many items of this weight, not 0, may join at most.
+    /// Returns how many items of this weight may join at most.
     pub(crate) fn places(&self, weight: u64) -> usize {
         let heavy = self.weight.checked_div(weight).unwrap_or(u64::MAX);
         self.places.min(usize::try_from(heavy).unwrap_or(usize::MAX))
@@ -91,7 +91,7 @@ impl<I, S: Slot> Open<I, S> {
         self.parcel.weight += sum;
         self.parcel.items.extend(items);
         let (accepted, mark) = (self.now, Mark { era: self.era, weight });
-        let deadline = self.timeout.map_or(NEVER, |timeout| accepted.saturating_add(timeout));
+        let deadline = deadline(accepted, self.timeout);
         self.parcel.known.append(Known { id: first, mark, accepted, deadline }, row);
         debug_assert_eq!(self.parcel.items.len(), self.parcel.known.len(), "a slot for each item");
         self.accepted

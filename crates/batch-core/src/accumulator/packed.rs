@@ -26,6 +26,13 @@ pub(crate) struct Span {
     pub(crate) len: usize,
 }
 
+impl Span {
+    pub(super) fn has(self, id: ItemId) -> bool {
+        let end = self.first.seq + self.len as u64;
+        id.epoch == self.first.epoch && (self.first.seq..end).contains(&id.seq)
+    }
+}
+
 impl<S: Slot> Default for Packed<S> {
     fn default() -> Self {
         Self::new(Vec::new(), Vec::new())

@@ -78,19 +78,15 @@ impl<I, S: Slot> Parcel<I, S> {
     }
 
     /// Says whether the item is here.
-    pub(super) fn has(&mut self, id: ItemId) -> bool {
-        self.index(id).is_some()
-    }
-
-    /// Finds an item. Its id is almost always where the order of ids puts it.
-    fn index(&mut self, id: ItemId) -> Option<usize> {
-        let entries = self.known.spread();
-        let place = entries.binary_search_by_key(&id, |entry| entry.id).ok();
-        place.or_else(|| entries.iter().position(|entry| entry.id == id))
+    pub(super) fn has(&self, id: ItemId) -> bool {
+        self.known.spans().any(|span| span.has(id))
     }
 
     /// Takes out the items whose deadline has come.
     pub(super) fn expire(&mut self, now: Time, expired: &mut Vec<(I, Entry<S>)>) {
+        if self.deadline() > now {
+            return;
+        }
         let entries = self.known.spread();
         let count = entries.partition_point(|entry| entry.deadline <= now);
         for (item, entry) in self.items.drain(..count).zip(entries.drain(..count)) {
@@ -99,10 +95,15 @@ impl<I, S: Slot> Parcel<I, S> {
         }
     }
 
-    /// Takes out one item.
+    /// Takes out one item. Its id is almost always where the order of ids puts it.
     pub(super) fn cancel(&mut self, id: ItemId) -> Option<(I, Entry<S>)> {
-        let index = self.index(id)?;
-        let entry = self.known.spread().remove(index);
+        if !self.has(id) {
+            return None;
+        }
+        let entries = self.known.spread();
+        let place = entries.binary_search_by_key(&id, |entry| entry.id).ok();
+        let index = place.or_else(|| entries.iter().position(|entry| entry.id == id))?;
+        let entry = entries.remove(index);
         self.weight -= entry.mark.weight;
         Some((self.items.remove(index), entry))
     }

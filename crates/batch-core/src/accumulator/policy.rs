@@ -32,6 +32,20 @@ impl Moment for Time {
     }
 }
 
+impl Policy {
+    /// Returns the deadline of an item that is accepted at `now`.
+    #[inline]
+    pub(super) fn deadline(&self, now: Time) -> Time {
+        deadline(now, self.delivery_timeout)
+    }
+}
+
+/// Returns when the time of an item accepted at `now` is over.
+#[inline]
+pub(super) fn deadline(now: Time, timeout: Option<u64>) -> Time {
+    timeout.map_or(NEVER, |timeout| now.saturating_add(timeout))
+}
+
 /// When a batch that could take more items may go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dispatch {

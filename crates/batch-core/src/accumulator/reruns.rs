@@ -82,10 +82,7 @@ impl<I, S: Slot> Reruns<I, S> {
 
     /// Takes out one item.
     pub(super) fn cancel(&mut self, id: ItemId) -> Option<(I, Entry<S>)> {
-        let rank = *self
-            .ranked
-            .iter_mut()
-            .find_map(|(rank, rerun)| rerun.parcel.has(id).then_some(rank))?;
+        let rank = *self.ranked.iter().find(|(_, rerun)| rerun.parcel.has(id))?.0;
         let mut rerun = self.unlist(rank);
         let cancelled = rerun.parcel.cancel(id);
         self.list(rank, rerun);

@@ -62,14 +62,28 @@ impl Known {
 
 impl<S: Slot> Run<S> {
     pub(super) fn of(first: Known, slot: S) -> Self {
-        Self { row: S::Row::of(slot), first }
+        Self::of_row(first, S::Row::of(slot))
+    }
+
+    pub(super) fn of_row(first: Known, row: S::Row) -> Self {
+        Self { row, first }
+    }
+
+    /// Says whether an item of the same era and with the same time-out would follow.
+    #[inline]
+    fn goes_on_with(&self, id: ItemId, weight: u64, accepted: Time) -> bool {
+        let Known { id: first, mark, accepted: at, .. } = self.first;
+        id == first.plus(self.row.len() as u64) && weight == mark.weight && accepted == at
+    }
+
+    fn is_like(&self, next: Known) -> bool {
+        next.mark.era == self.first.mark.era && next.deadline == self.first.deadline
     }
 
     /// Adds an item that follows, or gives its slot back.
     pub(super) fn push(&mut self, next: Known, slot: S) -> Result<(), S> {
-        let Known { id, mark: Mark { era, weight }, accepted, deadline } = next;
-        let is_like = era == self.first.mark.era && deadline == self.first.deadline;
-        if is_like { self.extend(id, weight, accepted, slot) } else { Err(slot) }
+        let Known { id, mark: Mark { weight, .. }, accepted, .. } = next;
+        if self.is_like(next) { self.extend(id, weight, accepted, slot) } else { Err(slot) }
     }
 
     /// As [`push`](Self::push), for an item of the same era and with the same time-out.
@@ -81,24 +95,14 @@ impl<S: Slot> Run<S> {
         accepted: Time,
         slot: S,
     ) -> Result<(), S> {
-        let first = &self.first;
-        let follows = id == first.id.plus(self.row.len() as u64)
-            && weight == first.mark.weight
-            && accepted == first.accepted;
-        if follows { self.row.push(slot) } else { Err(slot) }
+        if self.goes_on_with(id, weight, accepted) { self.row.push(slot) } else { Err(slot) }
     }
 
     /// Adds items that follow, all alike, or gives their slots back.
     pub(super) fn append(&mut self, next: Known, row: S::Row) -> Result<(), S::Row> {
-        let Known { id, mark, accepted, deadline } = next;
-        let first = &self.first;
-        let follows = id == first.id.plus(self.row.len() as u64)
-            && (mark, accepted, deadline) == (first.mark, first.accepted, first.deadline);
-        if follows { self.row.append(row) } else { Err(row) }
-    }
-
-    pub(super) fn of_row(first: Known, row: S::Row) -> Self {
-        Self { row, first }
+        let Known { id, mark: Mark { weight, .. }, accepted, .. } = next;
+        let goes_on = self.is_like(next) && self.goes_on_with(id, weight, accepted);
+        if goes_on { self.row.append(row) } else { Err(row) }
     }
 
     pub(super) fn first(&self) -> Known {

@@ -21,8 +21,8 @@ impl SystemClock {
         read(rustix::time::ClockId::Monotonic).saturating_sub(self.0)
     }
 
-    /// Returns the time in nanoseconds as it was at the last tick, 10 ms ago at most. It costs about
-    /// a tenth of [`now`](Self::now).
+    /// Returns the time in nanoseconds as it was at the last tick, mostly 10 ms ago at most: more
+    /// where the machine was held up. It costs about a tenth of [`now`](Self::now).
     #[inline]
     pub(super) fn rough(&self) -> Time {
         read(rustix::time::ClockId::MonotonicCoarse).saturating_sub(self.0)

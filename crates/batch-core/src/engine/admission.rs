@@ -101,8 +101,7 @@ impl<P: BatchProcessor> Engine<P> {
         item: P::Item,
         patience: Patience,
     ) -> Result<TicketOf<P>, (P::Item, Refusal)> {
-        let weighed = self.weigh(item);
-        let mut weighed = weighed;
+        let mut weighed = self.weigh(item);
         if self.hooks.is_plain() {
             let mut state = lock(&self.core.state);
             match state.join(&self.lately(), weighed) {
@@ -452,7 +451,8 @@ impl<P: BatchProcessor> State<P> {
         }
         let weight = first.weight;
         let is_like = |next: &&Weighed<P>| next.weight == weight && next.key == first.key;
-        let places = open.places(weight);
+        // No more than there are cells in a row: what comes after is looked at then.
+        let places = open.places(weight).min(self.slots.left());
         let alike = items.upcoming().iter().take(places).take_while(is_like).count();
         let (fillers, claims) = self.slots.row(alike);
         let id = ItemId { epoch: 0, seq: self.next_seq };

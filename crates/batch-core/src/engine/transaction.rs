@@ -15,8 +15,9 @@ use crate::sync::{Arc, MutexGuard, lock};
 
 /// Holds the lock; when it is dropped, the lock is freed and whoever the changes concern is told.
 ///
-/// No user code runs under the lock: what has to be woken, resolved or dropped is collected and
-/// done after it. So no path through the engine can forget to wake somebody.
+/// No user code but keys and clocks runs under the lock: what has to be woken, resolved or dropped is
+/// collected and done after it. So no path can forget to wake somebody; the one without a transaction
+/// is a submit to a batch that is open, which concerns nobody.
 pub(crate) struct Transaction<'e, P: BatchProcessor> {
     engine: &'e Engine<P>,
     /// `None` only while it is dropped.

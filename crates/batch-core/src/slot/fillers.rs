@@ -7,7 +7,8 @@ use super::{Filler, Place};
 /// Fillers of one block that follow each other.
 pub(crate) struct Fillers<T, H> {
     first: Place<T, H>,
-    len: u32,
+    /// Each is the one owner of its filler, and of its reference.
+    pub(super) len: u32,
 }
 
 impl<T, H> Fillers<T, H> {
@@ -15,11 +16,6 @@ impl<T, H> Fillers<T, H> {
         let first = filler.0;
         mem::forget(filler);
         Self { first, len: 1 }
-    }
-
-    /// Takes on the next cells, whose fillers nobody has.
-    pub(super) fn extend(&mut self, cells: u32) {
-        self.len += cells;
     }
 
     fn goes_on_at(&self, next: Place<T, H>) -> bool {

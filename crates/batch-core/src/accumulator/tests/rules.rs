@@ -19,6 +19,22 @@ fn linger_is_not_reset_by_later_items() {
     assert_eq!((seqs.len(), reason), (10, DispatchReason::Linger));
 }
 
+/// Items stay in runs, of three here, until one of them is really taken out.
+#[test]
+fn a_timer_or_a_cancel_that_takes_nothing_out_leaves_the_runs_whole() {
+    let mut bench = Bench::new(linger(100, 100));
+    for _ in 0..9 {
+        bench.push(0, 1);
+    }
+    let runs = |bench: &Bench| bench.queue.upcoming().unwrap().spans().count();
+    assert_eq!(bench.at(100).tick(), (Vec::new(), Vec::new()));
+    assert_eq!(runs(&bench), 3);
+    assert!(bench.queue.cancel(bench.now, id(9), None).is_none());
+    assert_eq!(runs(&bench), 3);
+    assert!(bench.queue.cancel(bench.now, id(4), None).is_some());
+    assert_eq!(runs(&bench), 8);
+}
+
 /// An item that comes after a full batch left must not inherit the time of that batch.
 #[test]
 fn linger_is_not_inherited_from_a_full_batch() {

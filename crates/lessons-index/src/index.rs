@@ -15,6 +15,7 @@ use crate::report::LoadReport;
 use crate::shared::{LastLoad, Shared};
 use crate::snapshot::Snapshot;
 use crate::source::Source;
+use crate::verify::Verified;
 use crate::writer::{self, Writer};
 
 /// Is an index over a file of lessons that many threads and processes share.
@@ -255,6 +256,20 @@ impl LessonsIndex {
     /// Returns [`OpenError`] as [`open`](Self::open); the snapshot then stays as it was.
     pub fn reload(&self) -> Result<(), OpenError> {
         self.shared.reload()
+    }
+
+    /// Takes in what is new, reads the whole file beside that, and says which lessons differ: those
+    /// of a change in place that [`refresh`](Self::refresh) cannot see, and all after a
+    /// [`clear`](Self::clear). Changes nothing else.
+    ///
+    /// Blocks while it reads, and all writers of this index; takes the memory of the index again.
+    /// What another process writes meanwhile may be among the differences.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`OpenError`] as [`open`](Self::open).
+    pub fn verify(&self) -> Result<Verified, OpenError> {
+        self.shared.verify(&self.path)
     }
 
     /// Empties the index in memory. The file stays as it is: [`reload`](Self::reload) brings its

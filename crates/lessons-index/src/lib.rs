@@ -55,8 +55,8 @@
 //!   moment of a compaction can be lost.
 //! * `refresh` compares size, time of change and the last 4 KiB. A change in place of bytes farther
 //!   from the end, while the file grows or within 20 ms of a change before, is not noticed;
-//!   `reload` always is right. Nothing watches the file: call `refresh`, which costs a look at its
-//!   metadata.
+//!   `reload` always is right, and [`LessonsIndex::verify`] tells whether there is need to. Nothing
+//!   watches the file: call `refresh`, which costs a look at its metadata.
 //! * Who removes the lock file while somebody writes lets a second writer in. Each line is still
 //!   whole, but a compaction at that moment can lose what the other appends.
 //! * UTF-16 is reported, not read.
@@ -127,6 +127,7 @@ mod table;
 mod tail;
 mod terms;
 mod text;
+mod verify;
 mod view;
 mod writer;
 
@@ -148,6 +149,7 @@ pub use recall::{Recall, Recalled, Why};
 pub use report::LoadReport;
 pub use shared::LastLoad;
 pub use snapshot::{Snapshot, Stats};
+pub use verify::Verified;
 pub use view::LessonRef;
 
 #[cfg(doctest)]

@@ -90,7 +90,8 @@ impl<'s> Query<'s> {
     /// Asks for this text anywhere in `failure_msg`, whatever its case.
     ///
     /// The text is literal: no character has a meaning of its own. Case is compared by Unicode
-    /// simple folding (`ς` is `σ`, `ß` is not `ss`, no Turkish rules). Without an exact field this
+    /// simple folding (`ς` is `σ`, `ß` is not `ss`, no Turkish rules); an accent is a character of
+    /// its own where it is written as one. Without an exact field this
     /// scans the messages that can hold the text, as an index of trigrams tells.
     ///
     /// # Errors

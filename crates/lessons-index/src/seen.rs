@@ -100,3 +100,26 @@ pub(crate) fn slide(window: &mut Vec<u8>, bytes: &[u8]) {
 fn changed(metadata: &Metadata) -> (i64, i64) {
     (metadata.ctime(), metadata.ctime_nsec())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_changed_a_moment_ago_is_looked_into() {
+        let file = tempfile::tempfile().unwrap();
+        let mut look = Look::of(&file).unwrap();
+        let changed = look.metadata.modified().unwrap();
+        for (later, is_sure) in [(0, false), (10, false), (30, true), (10_000, true)] {
+            look.at = changed + Duration::from_millis(later);
+            let seen = Seen::new(&look, 0, Vec::new());
+            assert_eq!(seen.is_unchanged(&look.metadata), is_sure, "{later} ms later");
+        }
+        // A clock that runs behind that of the file system tells nothing.
+        look.at = changed - Duration::from_secs(1);
+        assert!(!Seen::new(&look, 0, Vec::new()).is_sure());
+        // It grew while it was read.
+        look.at = changed + Duration::from_secs(10);
+        assert!(!Seen::new(&look, 7, Vec::new()).is_sure());
+    }
+}

@@ -1,5 +1,6 @@
 //! What the readers and the writer of an index share.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -14,6 +15,7 @@ use crate::op::{self, Op, Outcome};
 use crate::source::Source;
 use crate::state::{Change, State};
 use crate::store::Store;
+use crate::verify::{self, Verified};
 
 /// Says when an index was last read whole from its file, and how long that took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +75,14 @@ impl Shared {
         let mut source = self.source();
         source.refresh()?;
         Ok(self.publish(&mut source))
+    }
+
+    pub(crate) fn verify(&self, path: &Path) -> Result<Verified, OpenError> {
+        let mut source = self.source();
+        source.refresh()?;
+        self.publish(&mut source);
+        // Nothing of ours is written meanwhile.
+        verify::verify(&self.current(), path, source.options())
     }
 
     /// Carries out what was asked for, in order, as one write and one publication.

@@ -170,6 +170,44 @@ fn a_change_in_place_that_leaves_length_and_time_is_noticed() {
     assert_eq!(ids(&index.snapshot().all()), ["e"], "a time alone changes nothing");
 }
 
+/// Nothing at the end tells, and the time of writing was put back, as `cp -p` and `touch -r` do.
+#[test]
+fn a_change_far_from_the_end_of_a_file_at_rest_is_noticed() {
+    let text = |id| format!("{{\"id\":\"{id}\",\"failure_msg\":\"{}\"}}\n", "x".repeat(10_000));
+    let file = scratch(text("a"));
+    let index = file.open();
+    let written = fs::metadata(&file.path).unwrap().modified().unwrap();
+    while SystemTime::now() < written + Duration::from_millis(50) {
+        std::thread::yield_now();
+    }
+    assert_eq!(index.refresh().unwrap(), Refresh::Unchanged, "from here on it is at rest");
+    fs::write(&file.path, text("b")).unwrap();
+    fs::File::options().write(true).open(&file.path).unwrap().set_modified(written).unwrap();
+    assert_eq!(index.refresh().unwrap(), Refresh::Reloaded);
+    assert_eq!(ids(&index.snapshot().all()), ["b"]);
+}
+
+/// What `refresh` cannot see: bytes far from the end, while the file grows.
+#[test]
+fn verifying_finds_what_a_refresh_cannot_see() {
+    let long = format!("{{\"id\":\"long\",\"failure_msg\":\"{}\"}}\n", "x".repeat(10_000));
+    let text = |n: u8| format!("{{\"id\":\"a\",\"n\":{n}}}\n{{\"id\":\"old{n}\"}}\n{long}");
+    let file = scratch(text(1));
+    let index = file.open();
+    let verified = index.verify().unwrap();
+    assert_eq!((verified.lessons, verified.is_right()), (3, true));
+
+    fs::write(&file.path, text(2) + "{\"id\":\"b\"}\n").unwrap();
+    let verified = index.verify().unwrap();
+    assert_eq!(verified.lessons, 4);
+    assert_eq!(verified.stale, ["a", "old1", "old2"]);
+    assert_eq!(ids(&index.snapshot().all()), ["a", "b", "long", "old1"], "what is new is taken in");
+    index.reload().unwrap();
+    assert!(index.verify().unwrap().is_right());
+    index.clear();
+    assert_eq!(index.verify().unwrap().stale.len(), 4);
+}
+
 /// The snapshot of a file that is gone is empty, also if the last reading of it failed.
 #[test]
 fn a_file_that_went_away_after_a_failed_reading_is_empty() {

@@ -1,5 +1,7 @@
 //! The same tasks done twice: by the git program one after the other, and in one batch.
 
+pub mod merges;
+
 use std::error::Error;
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -7,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use batch_core::Close;
 use git_batch::{Commit, GitBatch, Operation, Settings, Worktree};
 
 /// How many tasks are done in each way.
@@ -138,22 +141,34 @@ pub fn worktrees_speedup(agents: usize) -> Fallible<f64> {
     Ok((before + after).as_secs_f64() / took.as_secs_f64())
 }
 
-/// Returns how many times faster a batch makes [`TASKS`] commits on as many new branches, without any
-/// push, than one `git fast-import` that is given the same. The medians of several turns.
+/// How many times faster a batch makes [`TASKS`] commits on as many new branches, without any push, than
+/// one `git fast-import` that is given the same. The medians of several turns.
+#[derive(Clone, Copy, Debug)]
+pub struct VsFastImport {
+    /// Than one that is told to make all durable, as a batch does.
+    pub durable: f64,
+    /// Than one that makes nothing durable, writes no reflog and keeps no record.
+    pub bare: f64,
+}
+
+/// Measures that.
 ///
 /// # Errors
 /// A command or an operation failed, or the trees differ.
-pub fn commits_vs_fast_import() -> Fallible<f64> {
+pub fn commits_vs_fast_import() -> Fallible<VsFastImport> {
     let root = tempfile::tempdir()?;
     let (work, remote) = (root.path().join("work"), root.path().join("remote.git"));
     prepare(root.path(), &work, &remote)?;
     let batch = GitBatch::open(&work, Settings::default())?;
-    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    let (mut ours, mut bare, mut durable) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..ROUNDS {
-        let stream = stream(round);
         let started = Instant::now();
-        fast_import(&work, &stream)?;
-        theirs.push(started.elapsed());
+        fast_import(&work, &stream("import", round), &[])?;
+        bare.push(started.elapsed());
+        let started = Instant::now();
+        let settings = ["-c", "core.fsync=all", "-c", "core.fsyncMethod=fsync"];
+        fast_import(&work, &stream("durable", round), &settings)?;
+        durable.push(started.elapsed());
         let commits: Vec<Operation> = operations(round, TASKS).into_iter().step_by(2).collect();
         let started = Instant::now();
         let report = batch.apply(commits)?;
@@ -162,8 +177,57 @@ pub fn commits_vs_fast_import() -> Fallible<f64> {
             return Err(format!("operation {id}: {outcome:?}").into());
         }
         let made = trees(&work, &format!("refs/heads/batch-{round}/"))?;
-        if made != trees(&work, &format!("refs/heads/import-{round}/"))? || made.len() != TASKS {
-            return Err("the two made other trees".into());
+        for way in ["import", "durable"] {
+            let theirs = trees(&work, &format!("refs/heads/{way}-{round}/"))?;
+            if made != theirs || made.len() != TASKS {
+                return Err("the two made other trees".into());
+            }
+        }
+    }
+    for times in [&mut ours, &mut bare, &mut durable] {
+        times.sort();
+    }
+    let ours = ours[ROUNDS / 2].as_secs_f64();
+    Ok(VsFastImport {
+        durable: durable[ROUNDS / 2].as_secs_f64() / ours,
+        bare: bare[ROUNDS / 2].as_secs_f64() / ours,
+    })
+}
+
+/// Returns how long a bare `git push --atomic` of [`TASKS`] new branches takes, divided by what a whole
+/// batch takes that makes and pushes the same: at most 1, less for all that is more than the push. The
+/// medians of several turns.
+///
+/// # Errors
+/// A command or an operation failed, or the trees differ.
+pub fn bare_push_vs_batch() -> Fallible<f64> {
+    let root = tempfile::tempdir()?;
+    let (work, remote) = (root.path().join("work"), root.path().join("remote.git"));
+    prepare(root.path(), &work, &remote)?;
+    let bare = root.path().join("bare.git");
+    git(root.path(), &["clone", "-q", "--bare", path_text(&remote)?, path_text(&bare)?])?;
+    for setting in ["gc.auto", "receive.autogc"] {
+        git(&bare, &["config", setting, "0"])?;
+    }
+    let batch = GitBatch::open(&work, Settings::default())?;
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for round in 0..ROUNDS {
+        let started = Instant::now();
+        let report = batch.apply(operations(round, TASKS))?;
+        ours.push(started.elapsed());
+        if let Some((id, outcome)) = report.outcomes.iter().find(|(_, end)| !end.is_success()) {
+            return Err(format!("operation {id}: {outcome:?}").into());
+        }
+        let refs: Vec<String> =
+            (0..TASKS).map(|task| format!("refs/heads/batch-{round}/task-{task}")).collect();
+        let mut args = vec!["push", "-q", "--atomic", path_text(&bare)?];
+        args.extend(refs.iter().map(String::as_str));
+        let started = Instant::now();
+        git(&work, &args)?;
+        theirs.push(started.elapsed());
+        let prefix = format!("refs/heads/batch-{round}/");
+        if trees(&bare, &prefix)? != trees(&remote, &prefix)? {
+            return Err("the two remotes have other trees".into());
         }
     }
     ours.sort();
@@ -171,15 +235,55 @@ pub fn commits_vs_fast_import() -> Fallible<f64> {
     Ok(theirs[ROUNDS / 2].as_secs_f64() / ours[ROUNDS / 2].as_secs_f64())
 }
 
+/// Returns 64 MiB divided by what 10,000 queued operations keep of memory beyond what they carry. Only
+/// with [`alloc::Counting`](crate::alloc::Counting) as the allocator.
+///
+/// # Errors
+/// The repository cannot be made, or the queue does not take them.
+pub fn budget_of_queued_operations() -> Fallible<f64> {
+    const COUNT: usize = 10_000;
+    let root = tempfile::tempdir()?;
+    let (work, remote) = (root.path().join("work"), root.path().join("remote.git"));
+    prepare(root.path(), &work, &remote)?;
+    let settings =
+        Settings::default().with_max_items(2 * COUNT).with_linger(Duration::from_hours(1));
+    let batch = GitBatch::open(&work, settings)?;
+    let operation = |task: usize| {
+        let (path, content) = file_of(task);
+        let (id, branch) = (format!("commit-{task}"), format!("task-{task}"));
+        let message = format!("Do task {task}");
+        let carried = id.len() + branch.len() + message.len() + path.len() + content.len();
+        let commit = Commit::new(branch, message).write(path, content);
+        (carried, Operation::commit(id, commit))
+    };
+    let (process, carried) = crate::alloc::count_all(|| -> Fallible<usize> {
+        let mut carried = 0;
+        for task in 0..COUNT {
+            let (len, operation) = operation(task);
+            carried += len;
+            batch.submit(operation).map_err(|error| error.to_string())?.detach();
+        }
+        Ok(carried)
+    });
+    let kept = process.kept_bytes - i64::try_from(carried?)?;
+    let left = batch.batcher().close(Close::Abort, Duration::from_secs(10)).leftovers;
+    if left.len() != COUNT || kept <= 0 {
+        return Err(format!("{} came back, {kept} bytes were kept", left.len()).into());
+    }
+    #[expect(clippy::cast_precision_loss, reason = "megabytes are exact enough")]
+    let kept = kept as f64;
+    Ok(f64::from(64 << 20) / kept)
+}
+
 /// What `git fast-import` reads to make the commits of one round.
-fn stream(round: usize) -> String {
+fn stream(way: &str, round: usize) -> String {
     let mut stream = String::new();
     for task in 0..TASKS {
         let (path, content) = file_of(task);
         let message = format!("Do task {task}");
         let _ = write!(
             stream,
-            "commit refs/heads/import-{round}/task-{task}\ncommitter B <b@example.org> 1700000000 +0000\n\
+            "commit refs/heads/{way}-{round}/task-{task}\ncommitter B <b@example.org> 1700000000 +0000\n\
              data {}\n{message}\nfrom refs/heads/main^0\nM 100644 inline {path}\ndata {}\n{content}\n",
             message.len(),
             content.len()
@@ -188,9 +292,10 @@ fn stream(round: usize) -> String {
     stream
 }
 
-fn fast_import(work: &Path, stream: &str) -> Fallible<()> {
+fn fast_import(work: &Path, stream: &str, settings: &[&str]) -> Fallible<()> {
     let mut child = Command::new("git")
         .current_dir(work)
+        .args(settings)
         .args(["fast-import", "--quiet"])
         .stdin(Stdio::piped())
         .spawn()?;

@@ -165,7 +165,10 @@ fn a_landing_that_cannot_be_locked_leaves_the_run_unfinished() {
 fn a_branch_that_cannot_be_tidied_up_takes_nothing_back() {
     let yard = planned("", &[("one", "a.txt")]);
     let lock = yard.path("repo/.git/refs/heads/batchyard-merge/main.lock");
-    let hook = format!("#!/bin/sh\necho received >> received.log\n: > '{}'\n", lock.display());
+    let folder = lock.with_file_name("");
+    let (lock, folder) = (lock.display(), folder.display());
+    let hook =
+        format!("#!/bin/sh\necho received >> received.log\nmkdir -p '{folder}'; : > '{lock}'\n");
     yard.write("remote.git/hooks/post-receive", hook);
     let ran = run(&yard, &Server::start(Creates::Work)).code(0);
     assert_eq!(ran.summary()["succeeded"], 1);

@@ -9,6 +9,7 @@ use crate::batch::{Judged, Session};
 use crate::earlier::Earlier;
 use crate::gate::{self, Ran, Scratch, Verdicts};
 use crate::git_batch::{Repository, collect};
+use crate::publish::scrub;
 use crate::{ApplyError, Class, OpError, OpErrorKind, Operation, Outcome, Receipt, Report, lock};
 
 /// How often a landing is tried when the remote moves under it.
@@ -121,7 +122,8 @@ impl Landing<'_> {
         self.spent.gate_runs += 1;
         let started = std::time::Instant::now();
         let ran: Ran = gate::run(gate, &scratch.tree()).map_err(|error| {
-            OpError::new(OpErrorKind::Gate, format!("the gate `{gate}` cannot be run: {error}"))
+            let command = scrub::line(gate.to_string().as_bytes());
+            OpError::new(OpErrorKind::Gate, format!("the gate `{command}` cannot be run: {error}"))
         })?;
         self.spent.seconds += started.elapsed();
         verdicts.note(tree, ran);

@@ -1,6 +1,7 @@
 //! What a writer is asked to do, and what comes of it.
 
-use std::collections::HashMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -84,7 +85,7 @@ struct Batch<'a> {
     needs_kinds: bool,
     is_plain: bool,
     by_id: HashMap<String, Option<Arc<Lesson>>>,
-    by_kind: HashMap<Fingerprint, String>,
+    by_kind: HashMap<Fingerprint, BTreeSet<String>>,
     lessons: Vec<Arc<Lesson>>,
 }
 
@@ -144,15 +145,15 @@ impl Batch<'_> {
         }
     }
 
+    /// Returns the newest lesson with a fingerprint, as it would be found if each change had been
+    /// a batch of its own.
     fn get_kind(&self, kind: Fingerprint) -> Option<Arc<Lesson>> {
-        if let Some(id) = self.by_kind.get(&kind)
-            && let Some(lesson) = self.get(id).filter(|l| Fingerprint::of_lesson(l) == kind)
-        {
-            return Some(lesson);
-        }
-        let known = self.state.find_kind(kind)?;
-        let is_changed = self.by_id.contains_key(known.id());
-        (!is_changed).then(|| known.to_lesson())
+        let known = self.state.find_kind(kind, |id| !self.by_id.contains_key(id));
+        let ids = self.by_kind.get(&kind).into_iter().flatten();
+        let changed = ids.filter_map(|id| self.get(id));
+        let changed = changed.filter(|lesson| Fingerprint::of_lesson(lesson) == kind);
+        let newest_first = |lesson: &Arc<Lesson>| (Reverse(lesson.last_seen), lesson.id.clone());
+        known.map(|lesson| lesson.to_lesson()).into_iter().chain(changed).min_by_key(newest_first)
     }
 
     fn store(&mut self, lesson: Lesson) -> Result<Arc<Lesson>, InvalidLesson> {
@@ -166,9 +167,67 @@ impl Batch<'_> {
             self.by_id.insert(lesson.id.clone(), alive);
         }
         if self.needs_kinds && !lesson.is_tombstone() {
-            self.by_kind.insert(Fingerprint::of_lesson(&lesson), lesson.id.clone());
+            let ids = self.by_kind.entry(Fingerprint::of_lesson(&lesson)).or_default();
+            ids.insert(lesson.id.clone());
         }
         self.lessons.push(Arc::clone(&lesson));
         lesson
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::state::Change;
+
+    fn op() -> impl Strategy<Value = Op> {
+        let id = || (0..4_u8).prop_map(|id| id.to_string());
+        let message = || prop::sample::select(vec!["disk full", "timed out"]);
+        let time = || (1..5_i64).prop_map(|n| Timestamp::from_second(n).unwrap());
+        prop_oneof![
+            (id(), message(), time()).prop_map(|(id, message, time)| {
+                let lesson = Lesson::builder(id).failure_msg(message).last_seen(time).build();
+                Op::Put(Arc::new(lesson.unwrap()))
+            }),
+            (message(), time())
+                .prop_map(|(text, time)| Op::Record(Box::new(Failure::new("", text).at(time)))),
+            id().prop_map(|id| Op::Vote { id, feedback: Feedback::Helpful }),
+            id().prop_map(|id| Op::Forget { id }),
+        ]
+    }
+
+    fn publish(state: &State, lessons: Vec<Arc<Lesson>>) -> State {
+        state.with(Change { lessons, ..Change::default() }, &mut |_, _, _| {})
+    }
+
+    fn lines(outcome: &Outcome) -> Option<String> {
+        outcome.as_ref().unwrap().as_ref().map(|lesson| lesson.raw().to_owned())
+    }
+
+    proptest! {
+        #[test]
+        fn changes_at_once_are_changes_one_after_the_other(
+            before in prop::collection::vec(op(), 0..6),
+            ops in prop::collection::vec(op(), 1..8),
+        ) {
+            let start = publish(&State::default(), carry_out(&before, &State::default(), 9999).1);
+            let (at_once, lessons) = carry_out(&ops, &start, 9999);
+            // The marks of what is replaced are shared, so each way has a state of its own.
+            let again = publish(&State::default(), carry_out(&before, &State::default(), 9999).1);
+            let batched = publish(&again, lessons);
+            let mut state = start;
+            for (op, outcome) in ops.iter().zip(&at_once) {
+                let (alone, lessons) = carry_out(std::slice::from_ref(op), &state, 9999);
+                prop_assert_eq!(lines(&alone[0]), lines(outcome), "{:?}", op);
+                state = publish(&state, lessons);
+            }
+            let all = |state: &State| {
+                let query = crate::query::Query::new(state);
+                query.iter().map(|lesson| lesson.raw().to_owned()).collect::<Vec<_>>()
+            };
+            prop_assert_eq!(all(&state), all(&batched));
+        }
     }
 }

@@ -65,7 +65,7 @@ impl Snapshot {
     /// A hash look-up. The first call after loading makes the fingerprints of all lessons, if the
     /// thread in the background has not done so yet.
     pub fn seen_before(&self, failure: &Failure) -> Option<LessonRef<'_>> {
-        self.state.find_kind(failure.fingerprint())
+        self.state.find_kind(failure.fingerprint(), |_| true)
     }
 
     /// Starts to look for the lessons that say most about a text, such as a task or an error.

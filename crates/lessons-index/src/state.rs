@@ -153,15 +153,20 @@ impl State {
             })
     }
 
-    /// Returns the newest lesson with a fingerprint.
-    pub(crate) fn find_kind(&self, kind: Fingerprint) -> Option<LessonRef<'_>> {
+    /// Returns the newest lesson with a fingerprint, of those whose id is wanted.
+    pub(crate) fn find_kind(
+        &self,
+        kind: Fingerprint,
+        is_wanted: impl Fn(&str) -> bool,
+    ) -> Option<LessonRef<'_>> {
         let slots = self.slots().filter(|slot| slot.kind() == kind).map(LessonRef::slot);
         let docs = self.segments.iter().filter_map(|segment| {
-            let mut docs = segment.failures().of_kind(segment, kind);
-            docs.find(|doc| segment.is_visible(*doc, self.seq))
+            let docs = segment.failures().of_kind(segment, kind);
+            docs.filter(|doc| segment.is_visible(*doc, self.seq))
                 .map(|doc| LessonRef::doc(segment, doc))
+                .find(|lesson| is_wanted(lesson.id()))
         });
-        slots.chain(docs).min_by(LessonRef::recent)
+        slots.filter(|lesson| is_wanted(lesson.id())).chain(docs).min_by(LessonRef::recent)
     }
 
     /// Returns the distinct texts of a field.

@@ -93,9 +93,9 @@ impl Session<'_> {
         match failed {
             None => self.send_again(watch)?,
             Some(CallError::Passing { retry_after, .. }) => {
-                // What came back without an answer waits with the others; it was not told.
-                let is_over = self.give_up_overdue(&mut watch)?;
-                if is_over && watch.again.is_empty() && watch.alone.is_empty() {
+                // What has ended is there and paid for: late is better than never.
+                let is_there = watch.progress == Progress::Ended;
+                if !is_there && self.give_up_overdue(&mut watch)? {
                     return Ok(());
                 }
                 let next = self.later(watch.backoff.after_failure(retry_after));

@@ -4,7 +4,7 @@
 
 mod common;
 
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use common::{Outcome, Place, ask, assert_answered, builder, run};
 use llm_batch::{Lane, LaneChoice, Request, RequestError};
@@ -195,4 +195,22 @@ fn what_was_cancelled_for_anothers_deadline_is_sent_again() {
     let mut paid = simulator.paid();
     paid.sort();
     assert_eq!(paid, ["question a", "question b"]);
+}
+
+/// What was answered in time and cannot be read until later is paid for, and is delivered.
+#[test]
+fn results_that_are_there_are_read_beyond_the_deadline() {
+    let over = Instant::now() + SHORT;
+    let simulator = Simulator::builder()
+        .after(move |call, usual| match call.endpoint {
+            Endpoint::Results if Instant::now() < over => Reply::error(500, "api_error", "later"),
+            _ => usual,
+        })
+        .start()
+        .unwrap();
+    let place = Place::new();
+    let llm = open(&simulator, &place, LaneChoice::Batch).build().unwrap();
+    let (outcomes, ended) = run(&llm, due(&["a"], SHORT / 2));
+    assert_answered(&outcomes, &["a"]);
+    assert_eq!(ended.unwrap().accounting.succeeded, 1);
 }

@@ -1,6 +1,6 @@
 use std::collections::HashSet;
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::lesson::Lesson;
 use crate::options::Options;
 use crate::path::open_regular;
 use crate::report::LoadReport;
-use crate::source;
+use crate::source::CHUNK_BYTES;
 
 /// Reports on a file without an index of it: what [`LessonsIndex::open`](crate::LessonsIndex)
 /// would say. A pipe is a file too. Memory: the ids, and one line.
@@ -72,9 +72,26 @@ fn check_reader(
     };
     let broken = |fault: Fault| OpenError::Fault { path: path.to_owned(), fault: Box::new(fault) };
     let unreadable = |source| OpenError::Read { path: path.to_owned(), source };
-    source::for_each_chunk(input, unreadable, |bytes| {
+    for_each_chunk(input, unreadable, |bytes| {
         intake.feed(bytes, &mut note, &mut on_fault).map_err(broken)
     })?;
     intake.settle(note, on_fault).map_err(broken)?;
     Ok(intake.summary().report(ids.len()))
+}
+
+/// Reads anything, in pieces.
+fn for_each_chunk<E>(
+    mut input: impl Read,
+    on_error: impl Fn(io::Error) -> E,
+    mut sink: impl FnMut(&[u8]) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut chunk = vec![0; CHUNK_BYTES];
+    loop {
+        match input.read(&mut chunk) {
+            Ok(0) => return Ok(()),
+            Ok(count) => sink(&chunk[..count])?,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(on_error(error)),
+        }
+    }
 }

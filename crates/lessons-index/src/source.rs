@@ -1,7 +1,7 @@
 //! The file behind an index: reading it whole, reading what was appended, appending to it.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, Seek, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -375,23 +375,6 @@ fn undo(file: &File, start: u64, written: u64) -> io::Result<Look> {
         file.set_len(start)?;
     }
     Look::of(file)
-}
-
-/// Reads anything, in pieces.
-pub(crate) fn for_each_chunk<E>(
-    mut input: impl Read,
-    on_error: impl Fn(io::Error) -> E,
-    mut sink: impl FnMut(&[u8]) -> Result<(), E>,
-) -> Result<(), E> {
-    let mut chunk = vec![0; CHUNK_BYTES];
-    loop {
-        match input.read(&mut chunk) {
-            Ok(0) => return Ok(()),
-            Ok(count) => sink(&chunk[..count])?,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(on_error(error)),
-        }
-    }
 }
 
 #[cfg(test)]

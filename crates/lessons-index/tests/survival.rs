@@ -14,7 +14,6 @@ use lessons_index::{
     Refresh, WriteError,
 };
 use proptest::prelude::*;
-use proptest::sample::Index;
 
 const TWO: &str = "{\"id\":\"a\",\"n\":1}\n{\"id\":\"b\"}\n{\"id\":\"a\",\"n\":2}\n";
 
@@ -289,84 +288,8 @@ fn a_file_over_the_cap_is_not_read_and_not_made() {
     assert_eq!(ids(&index.snapshot().all()), ["a", "b", "c"]);
 }
 
-/// Is something that a program does to a file it shares.
-#[derive(Clone, Debug)]
-enum Deed {
-    Append(u8),
-    Truncate(Index),
-    Flip(Index),
-    Rewrite(u8),
-    Replace(u8),
-    Remove,
-    Nothing,
-    Add(u8),
-    Compact,
-}
-
-fn deed() -> impl Strategy<Value = Deed> {
-    prop_oneof![
-        3 => (0..9_u8).prop_map(Deed::Append),
-        1 => any::<Index>().prop_map(Deed::Truncate),
-        2 => any::<Index>().prop_map(Deed::Flip),
-        1 => (0..9_u8).prop_map(Deed::Rewrite),
-        1 => (0..9_u8).prop_map(Deed::Replace),
-        1 => Just(Deed::Remove),
-        1 => Just(Deed::Nothing),
-        2 => (0..9_u8).prop_map(Deed::Add),
-        1 => Just(Deed::Compact),
-    ]
-}
-
-impl Deed {
-    fn run(&self, file: &Scratch, other: &LessonsIndex) {
-        let line = |id: &u8| format!("{{\"id\":\"{id}\"}}\n");
-        let mut content = fs::read(&file.path).unwrap_or_default();
-        match self {
-            Self::Append(id) => {
-                content.extend(line(id).bytes());
-                fs::write(&file.path, content).unwrap();
-            }
-            Self::Truncate(at) => {
-                content.truncate(at.index(content.len() + 1));
-                fs::write(&file.path, content).unwrap();
-            }
-            Self::Flip(at) if !content.is_empty() => {
-                let at = at.index(content.len());
-                content[at] ^= 1;
-                fs::write(&file.path, content).unwrap();
-            }
-            Self::Rewrite(id) => fs::write(&file.path, line(id)).unwrap(),
-            Self::Replace(id) => {
-                let fresh = file.dir.path().join("fresh");
-                fs::write(&fresh, line(id)).unwrap();
-                fs::rename(&fresh, &file.path).unwrap();
-            }
-            Self::Remove => drop(fs::remove_file(&file.path)),
-            Self::Add(id) => drop(other.add(lesson(&id.to_string())).unwrap()),
-            Self::Compact => drop(other.compact(&Compaction::default()).unwrap()),
-            Self::Flip(_) | Self::Nothing => {}
-        }
-    }
-}
-
 proptest! {
     #![proptest_config(common::cases(200))]
-
-    /// Truncation, rotation, rewriting, removal: after a refresh the index is what the file is.
-    #[test]
-    fn refreshing_is_loading_whatever_was_done_to_the_file(
-        deeds in prop::collection::vec(deed(), 1..12),
-    ) {
-        let file = scratch(TWO);
-        let (index, other) = (file.open(), file.open());
-        for deed in &deeds {
-            deed.run(&file, &other);
-            index.refresh().unwrap();
-            let whole = file.open();
-            prop_assert_eq!(index.report(), whole.report(), "{:?}", deed);
-            prop_assert_eq!(index.snapshot().all(), whole.snapshot().all(), "{:?}", deed);
-        }
-    }
 
     /// What is stored comes back, whatever it is made of.
     #[test]

@@ -241,7 +241,7 @@ proptest! {
                 .max_in_flight(1)
                 .poll_interval(Duration::ZERO)
                 .list_lag(Duration::ZERO)
-                .timeout(Duration::from_secs(2))
+                .timeout(Duration::from_millis(300))
                 .build()
                 .expect("the folder is ours");
             let (outcomes, ended) = run(&llm, requests(&kinds[..asked]));

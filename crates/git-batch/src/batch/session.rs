@@ -12,7 +12,7 @@ use crate::gate::{self, Verdicts};
 use crate::lock::WriterLock;
 use crate::program::Git;
 use crate::record::{Key, Records, References, Wire};
-use crate::store::{Signer, Store, sweep_indexes, sweep_quarantine};
+use crate::store::{Signer, Store, held, sweep_indexes, sweep_quarantine};
 use crate::{ApplyError, Operation, OperationKind, Outcome, Receipt, Settings, guard};
 
 /// The repository while this process is its writer.
@@ -75,6 +75,8 @@ impl<'a> Session<'a> {
         if is_dry {
             return Ok(session);
         }
+        // What cannot be made is made, or named, when it is needed.
+        let _ = session.records.prepare(&held(session.lock.state_dir()));
         let unfinished = session.records.unfinished()?;
         session.store.sweep_ref_locks();
         sweep_quarantine(session.lock.state_dir());

@@ -43,6 +43,22 @@ impl Records {
         Records { open: state.join("open"), done: state.join("done") }
     }
 
+    /// Makes what is not there yet, once in a repository, and makes its names durable together.
+    pub(crate) fn prepare(&self, more: &Path) -> io::Result<()> {
+        if self.open.is_dir() && self.done.is_dir() && more.exists() {
+            return Ok(());
+        }
+        fs::create_dir_all(&self.open)?;
+        fs::create_dir_all(&self.done)?;
+        for folder in [&self.open, &self.done] {
+            disk::note(|| disk::Change::MakeFolder(folder.clone()));
+        }
+        if !more.exists() {
+            disk::write(more, b"")?;
+        }
+        disk::sync_folder(more.parent().unwrap_or(more))
+    }
+
     /// The batches that are not finished, the oldest first.
     ///
     /// # Errors

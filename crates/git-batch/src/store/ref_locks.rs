@@ -16,6 +16,11 @@ use crate::disk;
 /// The file that all locks are names of, in the folder of the writer.
 const HELD: &str = "batchyard/held";
 
+/// That file, in the folder of the writer.
+pub(crate) fn held(state: &Path) -> PathBuf {
+    state.join("held")
+}
+
 /// Locks that are held until this is dropped. Only for the one writer.
 #[derive(Debug)]
 pub(super) struct RefLocks {

@@ -40,12 +40,13 @@ impl Engine {
             }
             let model = &table.group(index).model;
             let no_price = || Error::NoPrice { model: model.clone() };
-            let (known, delivered, is_doubted, lane) = {
+            let (is_unsent, delivered, is_doubted, lane) = {
                 let state = self.state();
                 let known = state.find(&item.id).filter(|known| known.digest == item.digest);
                 let lane = known.map(|known| state.record(known.at).intent.lane);
                 let delivered = known.and_then(|_| state.delivered(&item.id));
-                (known, delivered, state.is_doubted(&item.id), lane)
+                let is_unsent = known.is_none_or(|known| state.record(known.at).is_unsent());
+                (is_unsent, delivered, state.is_doubted(&item.id), lane)
             };
             total += match (delivered, lane) {
                 (Some(delivered), Some(lane)) => prices
@@ -56,9 +57,11 @@ impl Engine {
             if is_doubted {
                 total += self.estimate(table, index, lane)?;
             }
-            sends |= known.is_none();
+            sends |= is_unsent && delivered.is_none();
         }
-        if sends && total > max {
+        // No number at all is no permission.
+        let is_within = total <= max;
+        if sends && !is_within {
             return Err(Error::OverBudget { estimate: total, max });
         }
         Ok(Budget { left: Some((max - total).max(0.0)) })

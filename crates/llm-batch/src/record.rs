@@ -140,6 +140,17 @@ pub(crate) struct Record {
 }
 
 impl Record {
+    /// Tells whether nobody knows what became of the create.
+    pub(crate) fn is_lost(&self) -> bool {
+        matches!(self.fate, None | Some(Fate::Sending | Fate::Ambiguous { .. }))
+    }
+
+    /// Tells whether its requests are yet to be sent, or to be sent once more.
+    pub(crate) fn is_unsent(&self) -> bool {
+        let fate = self.fate.as_ref();
+        fate.is_some_and(|f| matches!(f, Fate::Preparing | Fate::Unsent { .. } | Fate::Void { .. }))
+    }
+
     pub(crate) fn ambiguity(&self) -> &str {
         match &self.fate {
             Some(Fate::Ambiguous { reason }) => reason,

@@ -10,6 +10,7 @@ use crate::engine::Settings;
 use crate::error::Error;
 use crate::lane::OnAmbiguous;
 use crate::provider::{CallError, Found, Lost};
+use crate::record::Fate;
 use crate::send::Send;
 use crate::session::{Job, Session};
 
@@ -50,6 +51,11 @@ impl Session<'_> {
         let (anchor, requests, known) = {
             let state = self.engine.state();
             let record = state.record(seek.at);
+            if !record.is_lost() {
+                drop(state);
+                return self.go_on(seek);
+            }
+            // The one that is looked for is not among them: it is lost.
             (record.intent.anchor.clone(), record.size, state.batch_ids())
         };
         if self.miss_overdue(&mut seek.members, true)? {
@@ -61,12 +67,12 @@ impl Session<'_> {
             Ok(Found::Batch(created)) => self.submitted(seek.at, seek.nonce, seek.members, created),
             Ok(Found::Absent) => match policy {
                 OnAmbiguous::Fail => self.give_up(&seek, "the provider's list does not have it"),
-                OnAmbiguous::Resubmit if self.afford(seek.wanted())? => self.resubmit(&seek, true),
+                OnAmbiguous::Resubmit if self.afford(seek.wanted())? => self.resubmit(seek, true),
                 OnAmbiguous::Hold | OnAmbiguous::Resubmit => {
                     let lag = self.engine.settings.list_lag;
                     let first = *seek.absent.get_or_insert_with(Instant::now);
                     if first.elapsed() >= lag {
-                        return self.resubmit(&seek, false);
+                        return self.resubmit(seek, false);
                     }
                     let next = first.checked_add(lag).unwrap_or(self.call.deadline());
                     self.seek_later(next, seek)
@@ -108,15 +114,36 @@ impl Session<'_> {
         Ok(())
     }
 
+    /// Goes on where another pass found out what became of the create.
+    fn go_on(&mut self, seek: Seek) -> Result<(), Error> {
+        let fate = self.engine.state().record(seek.at).fate.clone();
+        if let Some(Fate::Void { may_be_paid: true, reason }) = &fate
+            && !self.afford(seek.wanted())?
+        {
+            for member in seek.wanted() {
+                self.mark_ambiguous(member as usize, reason);
+            }
+            return Ok(());
+        }
+        let mut fresh = Vec::new();
+        self.take_up(seek.at, seek.members, &mut fresh)?;
+        self.send_all(&fresh)
+    }
+
     /// Sends the requests once more under another nonce.
-    fn resubmit(&mut self, seek: &Seek, may_be_paid: bool) -> Result<(), Error> {
+    fn resubmit(&mut self, seek: Seek, may_be_paid: bool) -> Result<(), Error> {
         let members: Vec<u32> = seek.wanted().collect();
-        let table = self.table;
-        let mut ids = members.iter().map(|&member| Arc::clone(table.id(member as usize)));
         let mut state = self.engine.state();
+        if !state.record(seek.at).is_lost() {
+            drop(state);
+            return self.go_on(seek);
+        }
+        // Those too that other passes wait for.
+        let ids = if may_be_paid { state.ids_of(seek.at) } else { Vec::new() };
+        let mut ids = ids.into_iter();
         let paid: Option<&mut dyn Iterator<Item = Arc<str>>> =
             if may_be_paid { Some(&mut ids) } else { None };
-        state.void(seek.at, seek.reason.clone(), paid)?;
+        state.void(seek.at, seek.reason, paid)?;
         let record = state.record(seek.at);
         let (replaces, resent) = (Some(record.number), record.intent.resent);
         drop(state);

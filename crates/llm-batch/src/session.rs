@@ -327,7 +327,7 @@ impl<'s> Session<'s> {
     }
 
     /// Goes on with a create of an earlier pass.
-    fn take_up(
+    pub(crate) fn take_up(
         &mut self,
         at: usize,
         members: Vec<u32>,
@@ -375,7 +375,7 @@ impl<'s> Session<'s> {
     }
 
     /// Plans the creates of what is to be sent.
-    fn send_all(&mut self, fresh: &[(u32, Option<u64>)]) -> Result<(), Error> {
+    pub(crate) fn send_all(&mut self, fresh: &[(u32, Option<u64>)]) -> Result<(), Error> {
         let mut limits = self.engine.provider.limits();
         let settings = &self.engine.settings;
         if settings.lane == LaneChoice::Sync {

@@ -87,7 +87,7 @@ impl Records {
             let IntentFile { mut intent, requests } = durable::read(&path, INTENT)?;
             let path = dir.join(status_file(number));
             let status: Option<StatusFile> =
-                if path.exists() { Some(durable::read(&path, STATUS)?) } else { None };
+                if exists(&path)? { Some(durable::read(&path, STATUS)?) } else { None };
             let (fate, attempts) = match status {
                 Some(StatusFile { fate, attempts, anchor }) => {
                     intent.anchor = anchor.unwrap_or(intent.anchor);
@@ -123,7 +123,7 @@ pub(crate) fn peek(dir: &Path) -> Result<(Records, HashMap<Arc<str>, Delivered>)
 impl State {
     /// Opens the folder, making it where it is not there, and reads everything in it.
     pub(crate) fn open(dir: &Path) -> Result<State, Error> {
-        let is_new = !dir.exists();
+        let is_new = !exists(dir)?;
         if !is_new {
             // Before anything is changed: a folder of somebody else stays as it is.
             scan(dir)?;
@@ -196,6 +196,12 @@ impl State {
             _ => None,
         };
         self.records.iter().filter_map(id).collect()
+    }
+
+    /// Returns the ids of the requests whose latest create this was; looks at all that are known.
+    pub(crate) fn ids_of(&self, at: usize) -> Vec<Arc<str>> {
+        let here = self.known.iter().filter(|(_, known)| known.at == at);
+        here.map(|(id, _)| Arc::clone(id)).collect()
     }
 
     /// Tells whether a create that was given up may have been paid for with this request in it.
@@ -290,7 +296,7 @@ impl State {
     /// Returns the answer that was kept, if one was.
     pub(crate) fn kept_answer(&self, at: usize) -> Result<Option<Box<RawValue>>, Error> {
         let path = self.dir.join(answer_file(self.records[at].number));
-        if !path.exists() {
+        if !exists(&path)? {
             return Ok(None);
         }
         let file: AnswerFile<Box<RawValue>> = durable::read(&path, ANSWER)?;
@@ -332,6 +338,30 @@ fn answer_file(number: u64) -> String {
     format!("{number:06}.answer.json")
 }
 
+/// Tells whether there is something; that nobody can tell is an error, not a no.
+fn exists(path: &Path) -> Result<bool, Error> {
+    path.try_exists().map_err(durable::io("read", path))
+}
+
+/// Tells whether the path leads to the open file, and not to another or none.
+#[cfg(unix)]
+fn is_still_at(file: &File, path: &Path) -> Result<bool, Error> {
+    use std::os::unix::fs::MetadataExt;
+
+    let open = file.metadata().map_err(durable::io("read", path))?;
+    match fs::metadata(path) {
+        Ok(there) => Ok((there.dev(), there.ino()) == (open.dev(), open.ino())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(durable::io("read", path)(error)),
+    }
+}
+
+/// Elsewhere a file that is open is not removed.
+#[cfg(not(unix))]
+fn is_still_at(_: &File, path: &Path) -> Result<bool, Error> {
+    exists(path)
+}
+
 fn lock(dir: &Path) -> Result<File, Error> {
     let path = dir.join(LOCK_FILE);
     let file = private()
@@ -342,8 +372,9 @@ fn lock(dir: &Path) -> Result<File, Error> {
         .open(&path)
         .map_err(durable::io("open", &path))?;
     match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(Error::StateBusy { state: dir.to_owned() }),
+        Ok(()) if is_still_at(&file, &path)? => Ok(file),
+        // Somebody has it, or had it and has removed the folder just now.
+        Ok(()) | Err(TryLockError::WouldBlock) => Err(Error::StateBusy { state: dir.to_owned() }),
         Err(TryLockError::Error(source)) => Err(durable::io("lock", &path)(source)),
     }
 }
@@ -457,6 +488,19 @@ fn open_log(dir: &Path) -> Result<(HashMap<Arc<str>, Delivered>, File), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn a_lock_on_a_file_that_was_removed_is_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(LOCK_FILE);
+        let open = File::create(&path).unwrap();
+        assert!(is_still_at(&open, &path).unwrap());
+        fs::remove_file(&path).unwrap();
+        assert!(!is_still_at(&open, &path).unwrap());
+        File::create(&path).unwrap();
+        assert!(!is_still_at(&open, &path).unwrap());
+    }
 
     /// What a write left that failed half way, on a full disk for example, ran into the next
     /// line: the folder was refused as damaged ever after.

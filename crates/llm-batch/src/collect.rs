@@ -119,19 +119,23 @@ impl Session<'_> {
         let mut fault = None;
         let mut seen = vec![false; watch.members.len()];
         watch.answered.resize(watch.members.len(), false);
+        let at = watch.at;
         let Watch { members, answered, again, alone, is_cancelled, .. } = watch;
         let mut sink = |custom_id: &str, outcome: Result<Answer, RequestError>| {
             let Some(seq) = seq_of(&nonce, custom_id).filter(|seq| *seq < members.len()) else {
                 self.stray += 1;
                 return ControlFlow::Continue(());
             };
-            if mem::replace(&mut seen[seq], true) {
+            let late = (outcome.is_ok() && !answered[seq])
+                .then(|| self.take_back(at, seq, again, alone))
+                .flatten();
+            if mem::replace(&mut seen[seq], true) && late.is_none() {
                 self.stray += 1;
                 return ControlFlow::Continue(());
             }
             answered[seq] |= outcome.is_ok();
             // Not waiting and not repeated: collected before, or asked by nobody today.
-            let index = mem::replace(&mut members[seq], NOBODY);
+            let index = late.unwrap_or(mem::replace(&mut members[seq], NOBODY));
             if index == NOBODY {
                 return ControlFlow::Continue(());
             }
@@ -183,6 +187,25 @@ impl Session<'_> {
         }
     }
 
+    /// Takes the request at a position back from those that are sent again: its answer is there.
+    fn take_back(
+        &self,
+        at: usize,
+        seq: usize,
+        again: &mut Vec<u32>,
+        alone: &mut Vec<u32>,
+    ) -> Option<u32> {
+        let state = self.engine.state();
+        let is_it = |index: &u32| {
+            let known = state.find(self.table.id(*index as usize));
+            known.is_some_and(|known| (known.at, known.seq) == (at, seq))
+        };
+        [again, alone].into_iter().find_map(|list| {
+            let place = list.iter().position(is_it)?;
+            Some(list.remove(place))
+        })
+    }
+
     /// Decides about requests of an ended batch without a result, once all results were read.
     fn missing(
         &mut self,
@@ -193,7 +216,8 @@ impl Session<'_> {
         let batch_id = watch.batch_id.clone();
         let seen = watch.answered.iter().filter(|answered| **answered).count() as u64;
         let counted = match self.engine.provider.answered(&batch_id, self.call) {
-            Ok(counted) => counted,
+            // A count below what was seen is wrong, and says nothing of the rest.
+            Ok(counted) => counted.filter(|counted| *counted >= seen),
             Err(CallError::Refused { .. }) => None,
             Err(error) => return Ok(Some(error)),
         };
@@ -206,14 +230,14 @@ impl Session<'_> {
             self.refused.get_or_insert(PendingReason::Incomplete { batch_id, missing });
             return Ok(None);
         }
-        if rest.is_none() && watch.reads < READS {
+        if watch.reads < READS {
             return Ok(Some(CallError::passing("some results are missing")));
         }
         let resent = self.engine.state().record(watch.at).intent.resent;
         // Where nobody counts, a line that cannot be read may be the answer that is missing.
         let is_unpaid =
-            counted.map_or(rest.is_some() && unreadable == 0, |counted| counted <= seen);
-        let missing = rest.unwrap_or(RequestError::Missing { batch_id });
+            counted.map_or(rest.is_some() && unreadable == 0, |counted| counted == seen);
+        let missing = rest.filter(|_| is_unpaid).unwrap_or(RequestError::Missing { batch_id });
         let wanted = watch.wanted();
         watch.members.fill(NOBODY);
         let policy = self.engine.settings.on_ambiguous;

@@ -353,7 +353,7 @@ impl Download<'_> {
         let range = response.headers().get("content-range").and_then(|range| range.to_str().ok());
         let is_the_rest = response.status() == StatusCode::PARTIAL_CONTENT
             && range.is_some_and(|range| range.starts_with(&begins))
-            && strong_tag(response.headers()).is_none_or(|other| other == *tag);
+            && strong_tag(response.headers()).is_some_and(|other| other == *tag);
         if is_the_rest {
             self.body = response.into_body().into_reader();
             self.hooked = hooked;
@@ -408,7 +408,8 @@ fn error_of(body: &[u8], scrub: &dyn Fn(&str) -> String) -> (Option<String>, Str
     }
 }
 
-fn excerpt(text: &str) -> String {
+/// Returns the beginning of a text, for people.
+pub(crate) fn excerpt(text: &str) -> String {
     let printable: String =
         text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).take(500).collect();
     if printable.is_empty() { "no reason given".to_owned() } else { printable }

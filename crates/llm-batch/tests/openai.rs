@@ -81,6 +81,8 @@ fn lines_at_fault_are_ejected_and_the_rest_is_sent_again() {
             }
             let fault = |line| json!({"code": "bad_line", "message": "m", "line": line});
             batch["status"] = json!("failed");
+            batch["output_file_id"] = Value::Null;
+            batch["request_counts"] = Value::Null;
             batch["errors"] = json!({"data": [fault(2), fault(4), fault(99)]});
             Reply::json(200, &batch)
         })

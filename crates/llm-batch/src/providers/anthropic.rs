@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use ureq::http::header::{HeaderMap, HeaderName, HeaderValue};
 
 use super::anthropic_wire::{BatchObject, Page, ResultLine, answer, check_sampling, params};
-use super::shared::{MAX_PAGES, ask, each_line, is_safe_id, parsed, without_key};
+use super::shared::{MAX_PAGES, SKEW, ask, each_line, is_safe_id, parsed, without_key};
 use crate::answer::{Answer, RequestError};
 use crate::base_url::BaseUrl;
 use crate::draft::{Draft, Entry, Frame};
@@ -284,15 +284,22 @@ impl Provider for Anthropic {
         let mut query = "?limit=1000".to_owned();
         for _ in 0..MAX_PAGES {
             let page = self.page(&query, call)?;
+            let has_newest_first = is_descending(&page.batches);
             for batch in &page.batches {
                 if fence.is_reached(batch) {
-                    return Ok(undecided.unwrap_or(Found::Absent));
+                    if has_newest_first {
+                        return Ok(undecided.unwrap_or(Found::Absent));
+                    }
+                    continue;
                 }
-                let is_other = batch.requests() != Some(lost.requests as u64)
-                    || lost.known.contains(&batch.id)
-                    || !is_safe_id(&batch.id);
+                // An untold count may be that of the one that is looked for.
+                let is_other = batch.requests().is_some_and(|count| count != lost.requests as u64)
+                    || lost.known.contains(&batch.id);
                 if is_other {
                     continue;
+                }
+                if !is_safe_id(&batch.id) {
+                    return Err(CallError::passing("a batch has an id that cannot be used"));
                 }
                 let missing = match progress(batch) {
                     Progress::Ended => match self.is_ours(&batch.id, lost, call)? {
@@ -312,6 +319,11 @@ impl Provider for Anthropic {
             match page.batches.last() {
                 Some(oldest) if page.has_more && is_safe_id(&oldest.id) => {
                     query = format!("?limit=1000&after_id={}", oldest.id);
+                }
+                _ if page.has_more => {
+                    return Err(CallError::passing(
+                        "the list of batches does not say how it goes on",
+                    ));
                 }
                 _ => return Ok(undecided.unwrap_or(Found::Absent)),
             }
@@ -416,13 +428,22 @@ impl<'a> Fence<'a> {
 
     /// Tells whether a batch of the list is the fence, or older: the fence itself may be deleted.
     fn is_reached(&self, batch: &BatchObject) -> bool {
-        let moment = |text: &str| text.parse::<jiff::Timestamp>().ok();
         batch.id == self.id
             || matches!(
-                (moment(&batch.created_at), moment(self.created_at)),
-                (Some(batch), Some(fence)) if batch < fence
+                (second(&batch.created_at), second(self.created_at)),
+                (Some(batch), Some(fence)) if batch + SKEW < fence
             )
     }
+}
+
+/// Tells whether a page of the list has the newest first, as far as its times tell.
+fn is_descending(batches: &[BatchObject]) -> bool {
+    let seconds: Vec<i64> = batches.iter().filter_map(|batch| second(&batch.created_at)).collect();
+    seconds.is_sorted_by(|newer, older| newer + SKEW >= *older)
+}
+
+fn second(text: &str) -> Option<i64> {
+    text.parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_second)
 }
 
 fn fence_of(newest: &BatchObject) -> String {

@@ -10,12 +10,12 @@ use ureq::http::header::{HeaderMap, HeaderName};
 
 use super::openai_wire::{BatchObject, FileObject, Files, Page, ResultLine, answer, body};
 use super::profile::Profile;
-use super::shared::{MAX_PAGES, ask, each_line, is_safe_id, parsed, without_key};
+use super::shared::{MAX_PAGES, SKEW, ask, each_line, is_safe_id, parsed, without_key};
 use crate::answer::{Answer, RequestError};
 use crate::base_url::BaseUrl;
 use crate::draft::{Draft, Entry, Frame};
 use crate::error::Error;
-use crate::http::{Http, Post, secret_header};
+use crate::http::{Http, Post, excerpt, secret_header};
 use crate::provider::{
     CUSTOM_ID_LEN, Call, CallError, Collected, CreateError, Created, Found, Limits, Lost, Progress,
     Provider, Rejection, Sink,
@@ -28,8 +28,6 @@ const CHAT: &str = "/v1/chat/completions";
 const MAX_LINE: usize = 64 * 1024 * 1024;
 /// How many pages of a hundred files are looked through for one of ours.
 const PAGES: usize = 10;
-/// How far the clocks behind two times of the same provider may be apart, in seconds.
-const SKEW: i64 = 120;
 
 const ID: &str = r#"{"custom_id":""#;
 const BODY: &str = r#"","method":"POST","url":"/v1/chat/completions","body":"#;
@@ -313,6 +311,9 @@ impl Provider for OpenAi {
     fn find(&self, lost: &Lost<'_>, call: &Call<'_>) -> Result<Found, CallError> {
         let (file, uploaded_at) = lost.anchor.split_once(' ').unwrap_or((lost.anchor, ""));
         let uploaded_at: i64 = uploaded_at.parse().unwrap_or(0);
+        let is_older =
+            |batch: &BatchObject| batch.created_at > 0 && batch.created_at + SKEW < uploaded_at;
+        let mut undecided = None;
         let mut query = "?limit=100".to_owned();
         for _ in 0..MAX_PAGES {
             let body = self.http.get(&format!("{BATCHES}{query}"), call)?;
@@ -324,15 +325,36 @@ impl Provider for OpenAi {
                 let (batch_id, progress) = (batch.id.clone(), Progress::Running);
                 return Ok(Found::Batch(Created { batch_id, progress }));
             }
+            let unnamed = page.batches.iter().find(|batch| {
+                batch.input_file_id.is_empty()
+                    && !is_older(batch)
+                    && !lost.known.contains(&batch.id)
+            });
+            if let Some(batch) = unnamed {
+                let id = excerpt(&self.http.scrub(&batch.id));
+                let reason = format!("batch `{id}` may be it, and its file is not told");
+                undecided = Some(Found::Undecided { reason });
+            }
             match page.batches.last() {
-                // What is older than the file was not made of it.
-                Some(oldest) if oldest.created_at > 0 && oldest.created_at + SKEW < uploaded_at => {
-                    return Ok(Found::Absent);
+                // What is older than the file was not made of it, nor what comes after that in a
+                // list with the newest first.
+                Some(oldest)
+                    if is_older(oldest)
+                        && page
+                            .batches
+                            .is_sorted_by(|a, b| a.created_at + SKEW >= b.created_at) =>
+                {
+                    return Ok(undecided.unwrap_or(Found::Absent));
                 }
                 Some(oldest) if page.has_more && is_safe_id(&oldest.id) => {
                     query = format!("?limit=100&after={}", oldest.id);
                 }
-                _ => return Ok(Found::Absent),
+                _ if page.has_more => {
+                    return Err(CallError::passing(
+                        "the list of batches does not say how it goes on",
+                    ));
+                }
+                _ => return Ok(undecided.unwrap_or(Found::Absent)),
             }
         }
         Err(CallError::passing("the list of batches does not end"))
@@ -342,6 +364,8 @@ impl Provider for OpenAi {
         let batch = self.batch(batch_id, call)?;
         Ok(match batch.status.as_str() {
             "completed" | "expired" | "cancelled" => Progress::Ended,
+            // Nothing was run, unless it says otherwise.
+            "failed" if batch.output_file_id.is_some() || batch.completed() > 0 => Progress::Ended,
             "failed" => Progress::Rejected(rejection(&batch, &|text| self.http.scrub(text))),
             _ => Progress::Running,
         })
@@ -359,8 +383,7 @@ impl Provider for OpenAi {
         sink: &mut Sink<'_>,
     ) -> Result<Collected, CallError> {
         let batch = self.batch(batch_id, call)?;
-        let counts = &batch.request_counts;
-        let late = (counts.completed.unwrap_or(0) > 0 && batch.output_file_id.is_none())
+        let late = (batch.completed() > 0 && batch.output_file_id.is_none())
             || (batch.status == "completed"
                 && batch.output_file_id.is_none()
                 && batch.error_file_id.is_none());
@@ -377,7 +400,10 @@ impl Provider for OpenAi {
                 return Ok(collected);
             }
         }
+        // Without an output file and without a count nothing says that the rest was not run.
+        let is_told = batch.output_file_id.is_some() || batch.request_counts.completed.is_some();
         collected.rest = match batch.status.as_str() {
+            _ if !is_told => None,
             "expired" => Some(RequestError::Expired),
             "cancelled" => Some(RequestError::Canceled),
             _ => None,

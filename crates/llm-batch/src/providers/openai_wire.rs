@@ -76,7 +76,7 @@ pub(super) struct BatchObject {
     pub(super) id: String,
     #[serde(default)]
     pub(super) status: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_none")]
     pub(super) input_file_id: String,
     #[serde(default)]
     pub(super) output_file_id: Option<String>,
@@ -88,6 +88,13 @@ pub(super) struct BatchObject {
     pub(super) request_counts: Counts,
     #[serde(default)]
     pub(super) errors: Option<Faults>,
+}
+
+impl BatchObject {
+    /// Returns how many requests were answered as far as it says so.
+    pub(super) fn completed(&self) -> u64 {
+        self.request_counts.completed.unwrap_or(0)
+    }
 }
 
 #[derive(Deserialize, Default)]
@@ -206,7 +213,8 @@ impl ResultLine<'_> {
                 Err(error.map_or_else(
                     |_| RequestError::Errored {
                         kind: format!("http_{status}"),
-                        message: body.get().chars().take(500).collect(),
+                        // It is cut once the key is out of it.
+                        message: body.get().to_owned(),
                         retryable: passes(status),
                     },
                     |body| body.error.outcome(Some(status)),

@@ -9,13 +9,15 @@ use serde_json::value::RawValue;
 
 use crate::answer::{Answer, RequestError};
 use crate::draft::Entry;
-use crate::http::{Http, MAX_ANSWER, Post};
+use crate::http::{Http, MAX_ANSWER, Post, excerpt};
 use crate::lines::{Line, next_line};
 use crate::provider::{Call, CallError, CreateError};
 use crate::request::{Content, Role};
 
 /// How many pages of a list are read. A server may say for ever that there are more.
 pub(super) const MAX_PAGES: usize = 1000;
+/// How far the clocks behind two times of the same provider may be apart, in seconds.
+pub(super) const SKEW: i64 = 120;
 
 /// A message on the wire, which both shapes write alike.
 #[derive(Serialize)]
@@ -117,7 +119,7 @@ pub(super) fn without_key(
 ) -> Result<Answer, RequestError> {
     outcome.map_err(|error| match error {
         RequestError::Errored { kind, message, retryable } => {
-            let (kind, message) = (http.scrub(&kind), http.scrub(&message));
+            let (kind, message) = (http.scrub(&kind), excerpt(&http.scrub(&message)));
             RequestError::Errored { kind, message, retryable }
         }
         other => other,
@@ -138,9 +140,11 @@ pub(super) fn ask(
     let posted = http.post(post, call);
     if let Ok(reply) = &posted
         && matches!(reply.status.as_u16(), 503 | 529)
+        && let (kind, message) = http.message(reply)
+        && kind == "overloaded_error"
     {
-        // These say that nothing was done; asking for one answer, that is taken at its word.
-        let (kind, message) = http.message(reply);
+        // The provider itself says that nothing was done; asking for one answer, that is taken at
+        // its word. A proxy says 503 also where the provider got the request.
         let (message, retry_after) = (format!("{kind}: {message}"), reply.retry_after);
         return Err(CreateError::Busy { message, retry_after });
     }

@@ -64,6 +64,8 @@ impl Session<'_> {
         let lost = Lost { anchor: &anchor, nonce: &seek.nonce, requests, known: &known };
         let policy = self.engine.settings.on_ambiguous;
         match self.engine.provider.find(&lost, self.call) {
+            // Another pass found it meanwhile, and has counted it.
+            Ok(Found::Batch(_)) if self.is_submitted(seek.at) => self.go_on(seek),
             Ok(Found::Batch(created)) => self.submitted(seek.at, seek.nonce, seek.members, created),
             Ok(Found::Absent) => match policy {
                 OnAmbiguous::Fail => self.give_up(&seek, "the provider's list does not have it"),
@@ -112,6 +114,10 @@ impl Session<'_> {
     fn seek_later(&mut self, next: Instant, seek: Seek) -> Result<(), Error> {
         self.jobs.push(self.in_time(&seek.members, next), Job::Seek(seek));
         Ok(())
+    }
+
+    fn is_submitted(&self, at: usize) -> bool {
+        matches!(self.engine.state().record(at).fate, Some(Fate::Submitted { .. }))
     }
 
     /// Goes on where another pass found out what became of the create.

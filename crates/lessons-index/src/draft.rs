@@ -12,9 +12,13 @@ use crate::stamp;
 /// Is a part of a file that is kept as text.
 pub(crate) type Chunk = Arc<String>;
 
-/// Most bytes of a chunk, and of all chunks of a segment that were read together, so that places
-/// fit in 32 bits.
+/// Most bytes of a chunk, so that places fit in 32 bits.
 pub(crate) const MAX_CHUNK_BYTES: usize = 1 << 30;
+
+/// Most bytes of all chunks of a segment. Folding makes no text longer than half as long again, and
+/// a word takes at most four bytes in a list, so that what is built of the chunks counts its bytes
+/// in 32 bits too.
+pub(crate) const MAX_SEGMENT_BYTES: usize = 2 * MAX_CHUNK_BYTES;
 
 /// Chunks from here on are shared by the segments that follow each other.
 const LARGE_CHUNK_BYTES: usize = 4 << 20;
@@ -142,9 +146,13 @@ impl Draft {
         }
     }
 
-    /// Returns a draft of lessons that are in memory; their lines are copied.
-    pub(crate) fn of_lessons(lessons: impl IntoIterator<Item = Arc<Lesson>>) -> Vec<Self> {
-        let mut drafts = Copies::default();
+    /// Returns drafts of lessons that are in memory; their lines are copied. None is longer than
+    /// half a segment may be, if no line is.
+    pub(crate) fn of_lessons(
+        lessons: impl IntoIterator<Item = Arc<Lesson>>,
+        max_segment_bytes: usize,
+    ) -> Vec<Self> {
+        let mut drafts = Copies::new(max_segment_bytes);
         for lesson in lessons {
             drafts.push(Entry::of_lesson(&lesson), lesson.raw());
         }
@@ -153,7 +161,7 @@ impl Draft {
 
     /// Takes the visible lessons of a segment. The lines stay where they are if most of their
     /// chunk is in use and it is large; others are copied, so that a chunk of the dead can go.
-    pub(crate) fn of_segment(segment: &Segment, seq: u64) -> Vec<Self> {
+    pub(crate) fn of_segment(segment: &Segment, seq: u64, max_segment_bytes: usize) -> Vec<Self> {
         let mut kept = Self::default();
         // Where a chunk that is kept has gone.
         let chunks: Vec<Option<u32>> = segment
@@ -168,7 +176,7 @@ impl Draft {
                 })
             })
             .collect();
-        let mut copies = Copies::default();
+        let mut copies = Copies::new(max_segment_bytes);
         for doc in (0..segment.len()).filter(|doc| segment.is_visible(*doc, seq)) {
             let (entry, place) = (segment.entry(doc), segment.place(doc));
             match chunks[place.chunk as usize] {
@@ -188,17 +196,39 @@ impl Draft {
     }
 }
 
+/// Splits drafts so that the chunks of each group have so many bytes at most, if those of each
+/// draft have.
+pub(crate) fn groups(drafts: Vec<Draft>, max_bytes: usize) -> Vec<Vec<Draft>> {
+    let mut groups: Vec<Vec<Draft>> = Vec::new();
+    let mut room = 0;
+    for draft in drafts {
+        let bytes = draft.chunks.iter().map(|chunk| chunk.len()).sum();
+        if bytes > room || groups.is_empty() {
+            groups.push(Vec::new());
+            room = max_bytes;
+        }
+        room = room.saturating_sub(bytes);
+        groups.last_mut().expect("there is one now").push(draft);
+    }
+    groups
+}
+
 /// Copies lines into chunks of bounded size.
-#[derive(Default)]
 struct Copies {
     done: Vec<Draft>,
     draft: Draft,
     text: String,
+    max_chunk_bytes: usize,
 }
 
 impl Copies {
+    fn new(max_segment_bytes: usize) -> Self {
+        let (done, draft, text) = <(Vec<Draft>, Draft, String)>::default();
+        Self { done, draft, text, max_chunk_bytes: max_segment_bytes / 2 }
+    }
+
     fn push(&mut self, entry: Entry<'_>, raw: &str) {
-        if self.text.len() + raw.len() > MAX_CHUNK_BYTES && !self.text.is_empty() {
+        if self.text.len() + raw.len() > self.max_chunk_bytes && !self.text.is_empty() {
             self.seal();
         }
         let place = Place { chunk: 0, at: narrow(self.text.len()), len: narrow(raw.len()) };

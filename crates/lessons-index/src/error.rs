@@ -1,6 +1,7 @@
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::fault::{Fault, LineError};
 
@@ -105,6 +106,20 @@ pub enum WriteError {
         path: PathBuf,
         /// What the system said.
         source: io::Error,
+    },
+    /// Another process has the lock for longer than a writer may wait.
+    #[error(
+        "{path:?} is still locked after {waited:?}, by {}; end that process, or wait longer with \
+         lock_timeout",
+        by.map_or_else(|| "another process".to_owned(), |id| format!("process {id}"))
+    )]
+    Held {
+        /// The lock file.
+        path: PathBuf,
+        /// How long the writer waited.
+        waited: Duration,
+        /// The process that has the lock, where the system tells; never one of another machine.
+        by: Option<u32>,
     },
     /// What other processes wrote before cannot be read.
     #[error(transparent)]

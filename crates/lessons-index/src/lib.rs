@@ -35,8 +35,9 @@
 //!   write: one lock, one append, one sync, one publication, however many they are.
 //! * **Processes share the file.** Writers hold a lock on `<file>.lock` (beside the file itself
 //!   if the path is a symbolic link), take in what others wrote, end a torn last line (it is never
-//!   deleted) and append. [`LessonsIndex::refresh`] parses the appended bytes only. Readers need
-//!   neither the lock nor the right to write.
+//!   deleted) and append. They wait for a lock for a minute at most ([`Options`]).
+//!   [`LessonsIndex::refresh`] parses the appended bytes only. Readers need neither the lock nor the
+//!   right to write.
 //! * **Failures are counted by what they say.** [`LessonsIndex::record`] finds the lesson of the
 //!   same failure by its [`Fingerprint`], under the lock of the file, and counts it up;
 //!   [`Snapshot::seen_before`] looks without counting.

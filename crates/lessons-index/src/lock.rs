@@ -1,11 +1,19 @@
 //! The lock between processes: a file beside the data, so that readers are never shut out and
 //! the data can be replaced by a rename.
 
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The first pause between two looks at a lock that somebody else holds; each is twice the one
+/// before.
+const FIRST_PAUSE: Duration = Duration::from_micros(20);
+
+/// The longest pause.
+const LAST_PAUSE: Duration = Duration::from_millis(2);
 
 /// Keeps the lock file open from one time that it is locked to the next.
 #[derive(Debug, Default)]
@@ -32,33 +40,83 @@ impl Sidecar {
         path.into()
     }
 
-    /// Waits for the lock.
-    pub(crate) fn lock(&mut self, path: &Path) -> io::Result<SidecarLock> {
+    /// Waits for the lock, for so long at most.
+    pub(crate) fn lock(&mut self, path: &Path, timeout: Duration) -> Result<SidecarLock, NoLock> {
+        let (start, mut pause) = (Instant::now(), FIRST_PAUSE);
         loop {
-            let file = match &self.open {
-                Some(file) => Arc::clone(file),
+            let file = match self.open.take() {
+                Some(file) => file,
                 None => Arc::new(open(path)?),
             };
-            // A signal that the process handles is no reason to give up.
-            while let Err(error) = file.lock() {
-                if error.kind() != io::ErrorKind::Interrupted {
-                    return Err(error);
-                }
-            }
-            let lock = SidecarLock(Arc::clone(&file));
-            // Somebody may have removed the file meanwhile, and the next process would lock
-            // another of the same name.
-            self.open = None;
+            let lock = try_lock(&file)?;
             match fs::metadata(path) {
-                Ok(now) if is_same(&now, &file.metadata()?) => {
-                    self.open = Some(file);
-                    return Ok(lock);
-                }
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
+                Ok(now) if is_same(&now, &file.metadata()?) => self.open = Some(file),
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
+                // Somebody has removed the file meanwhile, and the next process would lock another
+                // of the same name.
+                _ => continue,
             }
+            if let Some(lock) = lock {
+                return Ok(lock);
+            }
+            let left = timeout.saturating_sub(start.elapsed());
+            if left.is_zero() {
+                return Err(NoLock::Held { by: holder(path) });
+            }
+            rest(pause.min(left));
+            pause = (2 * pause).min(LAST_PAUSE);
         }
     }
+}
+
+/// Says why a lock was not taken.
+#[derive(Debug)]
+pub(crate) enum NoLock {
+    /// Another process had it for the whole time: the one with this number, if that is known.
+    Held { by: Option<u32> },
+    /// The file cannot be opened or locked.
+    Failed(io::Error),
+}
+
+impl From<io::Error> for NoLock {
+    fn from(error: io::Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+fn try_lock(file: &Arc<File>) -> io::Result<Option<SidecarLock>> {
+    match file.try_lock() {
+        Ok(()) => Ok(Some(SidecarLock(Arc::clone(file)))),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        // A signal that the process handles is no reason to give up.
+        Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Interrupted => Ok(None),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
+/// Lets some time go by, whatever else wakes this thread.
+fn rest(time: Duration) {
+    let (nothing, never) = (Mutex::new(()), Condvar::new());
+    let held = nothing.lock().unwrap_or_else(PoisonError::into_inner);
+    drop(never.wait_timeout(held, time));
+}
+
+/// Returns the process that holds the lock of a file, where the system tells: on Linux, for
+/// processes that this one may look at.
+fn holder(path: &Path) -> Option<u32> {
+    let file = fs::metadata(path).ok()?;
+    let locks = fs::read_to_string("/proc/locks").ok()?;
+    // `1: FLOCK  ADVISORY  WRITE 4321 fe:00:1234567 0 EOF`; the device is not always that of the
+    // file, so what the process has open decides.
+    locks.lines().find_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [_, "FLOCK", _, _, process, place, ..] = words[..] else { return None };
+        let inode = place.rsplit(':').next()?;
+        let process = process.parse().ok().filter(|_| inode.parse() == Ok(file.ino()))?;
+        let mut open = fs::read_dir(format!("/proc/{process}/fd")).ok()?.flatten();
+        let is_it = |open: Metadata| is_same(&open, &file);
+        open.any(|open| fs::metadata(open.path()).is_ok_and(is_it)).then_some(process)
+    })
 }
 
 fn open(path: &Path) -> io::Result<File> {

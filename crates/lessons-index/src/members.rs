@@ -1,5 +1,6 @@
 //! The members of a JSON object as text, nothing decoded.
 
+use std::collections::HashMap;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
@@ -15,7 +16,8 @@ impl<'a> Members<'a> {
         serde_json::from_str(text)
     }
 
-    /// Puts values in place of others (`None` removes the key) and keeps all else as it is.
+    /// Puts values in place of others (`None` removes the key) and keeps all else as it is. No key
+    /// may be changed twice.
     pub(crate) fn with(&self, changes: &[(&str, Option<String>)]) -> String {
         let mut out = String::from("{");
         let mut put = |key: &str, value: &str| {
@@ -26,10 +28,12 @@ impl<'a> Members<'a> {
             out.push(':');
             out.push_str(value);
         };
+        let places: HashMap<&str, usize> =
+            changes.iter().enumerate().map(|(at, (key, _))| (*key, at)).collect();
         let mut done = vec![false; changes.len()];
         for (key, value) in &self.0 {
-            let name = decode(key);
-            match changes.iter().position(|(changed, _)| name.as_deref() == Some(*changed)) {
+            let place = decode(key).and_then(|name| places.get(&*name).copied());
+            match place {
                 None => put(key.get(), value.get()),
                 // A repeated key is written once.
                 Some(at) if done[at] => {}

@@ -193,39 +193,23 @@ fn combine(base: Option<&Lesson>, ours: &Lesson, theirs: &Lesson) -> String {
         return newer.raw().to_owned();
     };
     let before = base.and_then(|base| Members::of(base.raw()).ok());
-    let (old, before) = (values(&old), before.as_ref().map(values).unwrap_or_default());
-    let new_values = values(&new);
-    let mut names: Vec<&String> = new_values.iter().chain(&old).map(|(name, _)| name).collect();
-    let mut seen = HashSet::new();
-    names.retain(|name| seen.insert(*name));
-    let changes: Vec<(&str, Option<String>)> = names
-        .into_iter()
-        .map(|name| {
-            let [before, old, new] = [&before, &old, &new_values].map(|v| get(v, name));
-            let value = if old == before {
-                new
-            } else if new == before {
-                old
-            } else {
-                new
-            };
-            (name.as_str(), value.map(str::to_owned))
-        })
-        .chain(counters(base, ours, theirs))
-        .collect();
-    new.with(&last_of_each(changes))
-}
-
-/// The later of two changes of one key holds.
-fn last_of_each<'a>(changes: Vec<(&'a str, Option<String>)>) -> Vec<(&'a str, Option<String>)> {
-    let mut kept: Vec<(&'a str, Option<String>)> = Vec::with_capacity(changes.len());
-    for (key, value) in changes {
-        match kept.iter_mut().find(|(known, _)| *known == key) {
-            Some(known) => known.1 = value,
-            None => kept.push((key, value)),
+    let [before, old, new_values] = [before.as_ref(), Some(&old), Some(&new)].map(values);
+    let names = new_values.in_order.iter().chain(&old.in_order).map(|(name, _)| name.as_str());
+    let of_sides = names.map(|name| {
+        let [before, old, new] = [&before, &old, &new_values].map(|values| values.get(name));
+        (name, if new == before { old } else { new }.map(str::to_owned))
+    });
+    // The last change of a key holds.
+    let mut changes: HashMap<&str, Option<String>> = HashMap::new();
+    let mut names: Vec<&str> = Vec::new();
+    for (name, value) in of_sides.chain(counters(base, ours, theirs)) {
+        if changes.insert(name, value).is_none() {
+            names.push(name);
         }
     }
-    kept
+    let changes: Vec<(&str, Option<String>)> =
+        names.into_iter().filter_map(|name| changes.remove_entry(name)).collect();
+    new.with(&changes)
 }
 
 /// Returns what both sides counted together.
@@ -267,14 +251,29 @@ fn when(lesson: &Lesson) -> Option<Timestamp> {
     text.and_then(|text| stamp::parse(text).ok().flatten())
 }
 
-fn values<'a>(members: &Members<'a>) -> Vec<(String, &'a str)> {
-    let pairs = members.0.iter().map(|(key, value)| (members::decode(key), value.get()));
-    pairs.filter_map(|(key, value)| Some((key?, value))).collect()
+/// Holds the members of a line whose keys can be decoded.
+#[derive(Default)]
+struct Values<'a> {
+    in_order: Vec<(String, &'a str)>,
+    /// The place of the last value of each key.
+    last: HashMap<String, usize>,
 }
 
-/// Returns the last value of a key.
-fn get<'a>(values: &[(String, &'a str)], name: &str) -> Option<&'a str> {
-    values.iter().rev().find(|(key, _)| key == name).map(|(_, value)| *value)
+impl<'a> Values<'a> {
+    fn get(&self, name: &str) -> Option<&'a str> {
+        self.last.get(name).map(|at| self.in_order[*at].1)
+    }
+}
+
+fn values<'a>(members: Option<&Members<'a>>) -> Values<'a> {
+    let mut values = Values::default();
+    for (key, value) in members.map_or(&[][..], |members| &members.0) {
+        if let Some(key) = members::decode(key) {
+            values.last.insert(key.clone(), values.in_order.len());
+            values.in_order.push((key, value.get()));
+        }
+    }
+    values
 }
 
 /// Puts a new file in place of an old one.

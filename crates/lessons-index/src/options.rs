@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use crate::draft::MAX_CHUNK_BYTES;
 
 /// Tells what to do with lines that are no lesson.
@@ -42,6 +44,7 @@ pub struct Options {
     pub(crate) max_faults: usize,
     pub(crate) auto_compact: Option<u64>,
     pub(crate) is_eager: bool,
+    pub(crate) lock_timeout: Duration,
 }
 
 impl Default for Options {
@@ -54,6 +57,7 @@ impl Default for Options {
             max_faults: 1_000,
             auto_compact: Some(1 << 20),
             is_eager: true,
+            lock_timeout: Duration::from_mins(1),
         }
     }
 }
@@ -106,6 +110,18 @@ impl Options {
     #[must_use]
     pub fn with_eager_text(mut self, is_eager: bool) -> Self {
         self.is_eager = is_eager;
+        self
+    }
+
+    /// Sets how long a write waits for the lock that another process holds; a minute by default,
+    /// which is longer than any write or compaction of ours takes.
+    ///
+    /// Then it is [`WriteError::Held`](crate::WriteError::Held), which names the process where the
+    /// system tells, and nothing is written. What else waits for the same index, a refresh too,
+    /// waits meanwhile.
+    #[must_use]
+    pub fn with_lock_timeout(mut self, time: Duration) -> Self {
+        self.lock_timeout = time;
         self
     }
 

@@ -12,7 +12,7 @@ use crate::draft::Draft;
 use crate::error::{OpenError, WriteError};
 use crate::intake::Intake;
 use crate::lesson::Lesson;
-use crate::lock::{self, Sidecar, SidecarLock};
+use crate::lock::{self, NoLock, Sidecar, SidecarLock};
 use crate::options::{Fsync, Options};
 use crate::path::{folder_of, open_regular, refuse_other_kinds, target_of};
 use crate::report::Summary;
@@ -152,7 +152,11 @@ impl Source {
 
     fn lock_only(&mut self, target: &Path) -> Result<SidecarLock, WriteError> {
         let path = Sidecar::path_of(target);
-        self.sidecar.lock(&path).map_err(|source| WriteError::Lock { path, source })
+        let waited = self.options.lock_timeout;
+        self.sidecar.lock(&path, waited).map_err(|refusal| match refusal {
+            NoLock::Held { by } => WriteError::Held { path, waited, by },
+            NoLock::Failed(source) => WriteError::Lock { path, source },
+        })
     }
 
     /// Appends lessons as one write.

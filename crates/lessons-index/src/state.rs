@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::assemble::assemble;
-use crate::draft::{Draft, MAX_CHUNK_BYTES};
+use crate::draft::{Draft, MAX_SEGMENT_BYTES, groups};
 use crate::fingerprint::Fingerprint;
 use crate::hash;
 use crate::lesson::Lesson;
@@ -63,7 +63,7 @@ impl State {
             next.take_drafts(drafts, on_end);
         }
         if change.lessons.len() >= BULK {
-            next.take_drafts(Draft::of_lessons(change.lessons), on_end);
+            next.take_drafts(Draft::of_lessons(change.lessons, MAX_SEGMENT_BYTES), on_end);
         } else {
             for lesson in change.lessons {
                 next.take(lesson, on_end);
@@ -90,7 +90,7 @@ impl State {
     }
 
     fn take_drafts(&mut self, drafts: Vec<Draft>, on_end: OnEnd<'_>) {
-        for drafts in groups(drafts) {
+        for drafts in groups(drafts, MAX_SEGMENT_BYTES) {
             let assembled = assemble(drafts);
             for id in &assembled.removed {
                 self.end(hash::of(id), id, on_end);
@@ -184,22 +184,6 @@ impl State {
         texts.extend(self.slots().map(|slot| slot.lesson.exact(field)));
         texts
     }
-}
-
-/// Splits drafts so that the places of each group fit in 32 bits.
-fn groups(drafts: Vec<Draft>) -> Vec<Vec<Draft>> {
-    let mut groups: Vec<Vec<Draft>> = Vec::new();
-    let mut room = 0;
-    for draft in drafts {
-        let bytes = draft.chunks.iter().map(|chunk| chunk.len()).sum();
-        if bytes > room || groups.is_empty() {
-            groups.push(Vec::new());
-            room = 2 * MAX_CHUNK_BYTES;
-        }
-        room = room.saturating_sub(bytes);
-        groups.last_mut().expect("there is one now").push(draft);
-    }
-    groups
 }
 
 fn line_bytes(raw: &str) -> u64 {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::assemble::assemble;
-use crate::draft::{Draft, MAX_CHUNK_BYTES};
+use crate::draft::{Draft, MAX_SEGMENT_BYTES, groups};
 use crate::segment::Segment;
 use crate::state::{Change, State};
 use crate::sync::{Mutex, Swap, lock};
@@ -14,10 +14,18 @@ use crate::tail::{PAGE, Page};
 /// The writer appends to the last page and marks what it replaces; both are seen by nobody until
 /// the next state is stored. Full pages and small segments are put into one segment beside that.
 /// What ends meanwhile is noted, and marked in the new segment before it takes its place.
-#[derive(Default)]
 pub(crate) struct Store {
     current: Swap<State>,
     work: Mutex<Work>,
+    /// No merge makes a longer segment.
+    max_segment_bytes: usize,
+}
+
+impl Default for Store {
+    fn default() -> Self {
+        let (current, work) = Default::default();
+        Self { current, work, max_segment_bytes: MAX_SEGMENT_BYTES }
+    }
 }
 
 /// Is held by who changes the current state, for as long as that takes.
@@ -30,7 +38,7 @@ struct Work {
     ended: Vec<(u64, Box<str>, u64)>,
 }
 
-/// Is what is put into one segment.
+/// Is what is put into one segment, or into several if there is more than one may hold.
 struct Merge {
     epoch: u64,
     seq: u64,
@@ -58,7 +66,7 @@ impl Store {
         };
         let next = self.current.load().with(change, &mut note);
         work.epoch += u64::from(is_fresh);
-        let is_due = !work.is_merging && plan(&next, work.epoch).is_some();
+        let is_due = !work.is_merging && self.plan(&next, work.epoch).is_some();
         work.is_merging |= is_due;
         self.current.store(Arc::new(next));
         is_due
@@ -75,14 +83,14 @@ impl Store {
             let merge = {
                 let mut work = lock(&self.work);
                 work.ended.clear();
-                let Some(merge) = plan(&self.current.load(), work.epoch) else {
+                let Some(merge) = self.plan(&self.current.load(), work.epoch) else {
                     work.is_merging = false;
                     return;
                 };
                 merge
             };
-            let segment = merge.build();
-            self.replace(&merge, segment);
+            let segments = merge.build(self.max_segment_bytes);
+            self.replace(&merge, segments);
         }
     }
 
@@ -99,20 +107,18 @@ impl Store {
         }
     }
 
-    fn replace(&self, merge: &Merge, segment: Segment) {
+    fn replace(&self, merge: &Merge, merged: Vec<Segment>) {
         let work = lock(&self.work);
         if work.epoch != merge.epoch {
             return;
         }
         for (hash, id, seq) in &work.ended {
-            segment.end(*hash, id, *seq);
+            merged.iter().find_map(|segment| segment.end(*hash, id, *seq));
         }
         let now = self.current.load();
         let is_other = |old: &&Arc<Segment>| !merge.segments.iter().any(|m| Arc::ptr_eq(m, old));
         let mut segments: Vec<_> = now.segments.iter().filter(is_other).cloned().collect();
-        if segment.len() > 0 {
-            segments.push(Arc::new(segment));
-        }
+        segments.extend(merged.into_iter().map(Arc::new));
         segments.sort_by_key(|segment| std::cmp::Reverse(segment.len()));
         let is_other = |old: &&Arc<Page>| !merge.pages.iter().any(|m| Arc::ptr_eq(m, old));
         let pages: Vec<_> = now.pages.iter().filter(is_other).cloned().collect();
@@ -120,45 +126,96 @@ impl Store {
         let summary = now.summary.clone();
         self.current.store(Arc::new(State { segments, pages, last_len, summary, ..*now }));
     }
-}
 
-/// Returns what is to be merged: pages that are full, and the segments that are not more than
-/// twice as large as what they are merged with, so that a lesson is copied O(log n) times.
-fn plan(state: &State, epoch: u64) -> Option<Merge> {
-    let is_full = |(_, len): &(&Page, usize)| *len == PAGE;
-    let full = state.pages_with_len().take_while(is_full).count();
-    if full == 0 {
-        return None;
-    }
-    let mut by_size: Vec<&Arc<Segment>> = state.segments.iter().collect();
-    let alive = |segment: &Segment| (segment.len() - segment.dead_count()) as usize;
-    by_size.sort_by_key(|segment| alive(segment));
-    let (mut lessons, mut bytes) = (full * PAGE, 0);
-    let mut segments = Vec::new();
-    for segment in by_size {
-        bytes += segment.raw_bytes();
-        if alive(segment) > 2 * lessons || bytes > 2 * MAX_CHUNK_BYTES {
-            break;
+    /// Returns what is to be merged: pages that are full, and the segments that are not more than
+    /// twice as large as what they are merged with, so that a lesson is copied O(log n) times.
+    fn plan(&self, state: &State, epoch: u64) -> Option<Merge> {
+        let is_full = |(_, len): &(&Page, usize)| *len == PAGE;
+        let full = state.pages_with_len().take_while(is_full).count();
+        if full == 0 {
+            return None;
         }
-        lessons += alive(segment);
-        segments.push(Arc::clone(segment));
+        let pages = state.pages[..full].to_vec();
+        let mut by_size: Vec<&Arc<Segment>> = state.segments.iter().collect();
+        let alive = |segment: &Segment| (segment.len() - segment.dead_count()) as usize;
+        by_size.sort_by_key(|segment| alive(segment));
+        let mut lessons = full * PAGE;
+        let mut bytes: usize = pages.iter().map(|page| page.raw_bytes()).sum();
+        let mut segments = Vec::new();
+        for segment in by_size {
+            bytes = bytes.saturating_add(segment.raw_bytes());
+            if alive(segment) > 2 * lessons || bytes > self.max_segment_bytes {
+                break;
+            }
+            lessons += alive(segment);
+            segments.push(Arc::clone(segment));
+        }
+        let is_warm = state.segments.iter().any(|segment| segment.is_warm());
+        Some(Merge { epoch, seq: state.seq, pages, segments, is_warm })
     }
-    let is_warm = state.segments.iter().any(|segment| segment.is_warm());
-    let pages = state.pages[..full].to_vec();
-    Some(Merge { epoch, seq: state.seq, pages, segments, is_warm })
 }
 
 impl Merge {
-    fn build(&self) -> Segment {
-        let mut drafts: Vec<Draft> =
-            self.segments.iter().flat_map(|segment| Draft::of_segment(segment, self.seq)).collect();
+    fn build(&self, max_bytes: usize) -> Vec<Segment> {
+        let of_segment = |segment: &Arc<Segment>| Draft::of_segment(segment, self.seq, max_bytes);
+        let mut drafts: Vec<Draft> = self.segments.iter().flat_map(of_segment).collect();
         let slots = self.pages.iter().flat_map(|page| page.visible(PAGE, self.seq));
-        drafts.extend(Draft::of_lessons(slots.map(|slot| Arc::clone(&slot.lesson))));
-        let segment = assemble(drafts).segment;
+        let lessons = slots.map(|slot| Arc::clone(&slot.lesson));
+        drafts.extend(Draft::of_lessons(lessons, max_bytes));
+        // Only the visible are here, each once, so that it does not matter which come together.
+        let segments = groups(drafts, max_bytes).into_iter().map(|drafts| assemble(drafts).segment);
+        let segments: Vec<Segment> = segments.filter(|segment| segment.len() > 0).collect();
         if self.is_warm {
-            segment.warm();
+            segments.iter().for_each(Segment::warm);
         }
-        segment
+        segments
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+    use crate::lesson::Lesson;
+
+    /// Full pages may have any number of bytes: 512 lessons of 16 MiB are over what one segment
+    /// can count.
+    #[test]
+    fn a_merge_makes_no_longer_segment_than_it_may() {
+        const MAX: usize = 64 << 10;
+        let store = Store { max_segment_bytes: MAX, ..Store::default() };
+        let lesson = |n: usize, text: &str| {
+            let line = format!("{{\"id\":\"{n}\",\"failure_msg\":\"{text}\"}}");
+            Arc::new(Lesson::parse_line(&line).unwrap())
+        };
+        let publish = |lessons| {
+            if store.publish(Change { lessons, ..Change::default() }) {
+                store.merge();
+            }
+        };
+        let long = "x".repeat(500);
+        for page in 0..4 {
+            publish((0..PAGE).map(|n| lesson(page * PAGE + n, &long)).collect());
+        }
+        // Replaces every other one.
+        publish((0..2 * PAGE).map(|n| lesson(2 * n, "new")).collect());
+        // A line that is over the cap by itself gets a segment of its own.
+        publish((0..PAGE).map(|n| lesson(5 * PAGE + n, &"y".repeat(MAX / PAGE))).collect());
+        publish(vec![lesson(9 * PAGE, &"z".repeat(2 * MAX))]);
+        publish((0..PAGE).map(|n| lesson(10 * PAGE + n, "last")).collect());
+
+        let state = store.current();
+        assert!(state.pages.len() <= 1, "all full pages are merged");
+        assert_eq!(state.alive, 6 * PAGE + 1);
+        let is_long = |segment: &&Arc<Segment>| segment.raw_bytes() > MAX;
+        let over: Vec<u32> = state.segments.iter().filter(is_long).map(|s| s.len()).collect();
+        assert_eq!(over, [1]);
+        for n in 0..4 * PAGE {
+            let found = state.find(&n.to_string()).unwrap();
+            assert_eq!(found.failure_msg().len(), if n % 2 == 0 { 3 } else { 500 }, "{n}");
+        }
+        let query = crate::query::Query::new(&state);
+        assert_eq!(query.iter().count(), state.alive);
+        assert_eq!(query.contains("Z").unwrap().count(), 1);
     }
 }
 

@@ -95,6 +95,11 @@ impl Page {
         Some(slot)
     }
 
+    /// Returns how many bytes the lines have, of the dead too.
+    pub(crate) fn raw_bytes(&self) -> usize {
+        self.slots.iter().filter_map(OnceLock::get).map(|slot| slot.lesson.raw().len()).sum()
+    }
+
     /// Returns the first `len` slots that a snapshot sees.
     pub(crate) fn visible(&self, len: usize, seq: u64) -> impl Iterator<Item = &Slot> {
         let slots = self.slots[..len].iter();

@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
@@ -262,4 +263,28 @@ fn broken_lines_do_not_make_a_file_compact_itself_again_and_again() {
     assert!(index.write_stats().compactions <= 1);
     assert_eq!(file.open().report().faults_total, 2_000);
     assert_eq!(index.snapshot().len(), 50);
+}
+
+/// Each key was once looked for among all others.
+#[test]
+fn lessons_of_many_keys_are_merged_in_one_pass() {
+    const KEYS: usize = 100_000;
+    let dir = tempfile::tempdir().unwrap();
+    let side = |name: &str, changed: usize, value: &str| {
+        let mut line = String::from("{\"id\":\"a\"");
+        for key in 0..KEYS {
+            let value = if key == changed { value } else { "0" };
+            write!(line, ",\"key {key}\":{value}").unwrap();
+        }
+        let path = dir.path().join(name);
+        fs::write(&path, line + "}\n").unwrap();
+        path
+    };
+    let (base, ours) = (side("base", KEYS, ""), side("ours", 7, "1"));
+    let merged = merge_files(base, &ours, side("theirs", KEYS - 1, "2")).unwrap();
+    assert_eq!((merged.lessons, merged.combined), (1, 1));
+    let both = fs::read_to_string(side("both", 7, "1")).unwrap();
+    let last = format!("\"key {}\":", KEYS - 1);
+    let both = both.replace(&format!("{last}0"), &format!("{last}2"));
+    assert_eq!(fs::read_to_string(ours).unwrap(), both);
 }

@@ -84,6 +84,16 @@ pub enum ApplyError {
         /// What is wrong with it.
         reason: String,
     },
+    /// An earlier run of the same input was cut off while it pushed, and the remote cannot be asked
+    /// what it has got: run again when it can.
+    #[error(
+        "an earlier run of this input was cut off while it pushed, and the remote {remote:?} cannot \
+         be asked what it has got; run again when it can be reached"
+    )]
+    Unheard {
+        /// The name of the remote.
+        remote: String,
+    },
     /// The batch id stands for an input with other operations.
     #[error("the batch id {id:?} was used for other operations before; choose another one")]
     OtherInput {

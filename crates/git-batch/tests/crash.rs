@@ -16,7 +16,7 @@ use support::worktree::{capture, linked, put, status};
 use support::{Fixture, landed, run};
 
 /// The points at which a batch can be killed, in their order, and how often it comes there at least.
-const STOPS: [(&str, u32); 17] = [
+const STOPS: [(&str, u32); 18] = [
     ("keep written", 1),
     ("pack part written", 2),
     ("pack in place", 1),
@@ -24,20 +24,21 @@ const STOPS: [(&str, u32); 17] = [
     ("built", 1),
     ("before push", 3),
     ("pushed", 3),
-    ("refs locked", 1),
-    ("index prepared", 1),
-    ("reflogs written", 1),
-    ("packed refs moved", 1),
-    ("ref moved", 3),
+    ("refs locked", 2),
+    ("index prepared", 2),
+    ("reflogs written", 2),
+    ("packed refs moved", 2),
+    ("ref moved", 4),
+    ("group moved", 1),
     ("index moved", 1),
-    ("refs moved", 2),
+    ("refs moved", 3),
     ("caught up", 1),
     ("before done", 1),
     ("done", 1),
 ];
 
-/// A batch with all there is: new and old branches, one that is loose, a worktree, a group, a branch
-/// that is checked out and only moves at the remote, and one that has moved at the remote.
+/// A batch with all there is: new and old branches, one that is loose, a worktree, a group with a branch
+/// that it does not push, a branch that is checked out and only moves at the remote, and one that has moved at the remote.
 struct Yard {
     fixture: Fixture,
     worktree: PathBuf,
@@ -103,6 +104,8 @@ impl Yard {
         self.is_once(&report, "agent", "agent", what);
         self.is_once(&report, "g1", "group/1", what);
         self.is_once(&report, "g2", "group/2", what);
+        let kept = fixture.git(["rev-list", "--count", "group/kept", "--grep=^Once"]);
+        assert_eq!(kept.trim(), "1", "{what}");
         assert_eq!(fixture.at_remote(["rev-list", "--count", "main"]).trim(), "2", "{what}");
         assert_eq!(entries(fixture, "main"), 1, "{what}");
         // Its remote had moved, so a merge went there.
@@ -160,6 +163,8 @@ fn operations(worktree: &Path) -> Vec<Operation> {
         operations.push(Operation::commit(format!("g{n}"), commit).in_group("g"));
         operations.push(Operation::push(format!("push g{n}"), branch).in_group("g"));
     }
+    let kept = Operation::commit("kept", once("group/kept", "kept.txt").with_base("main"));
+    operations.push(kept.in_group("g"));
     let mut agent = capture("agent", "agent", worktree);
     let git_batch::OperationKind::Commit(commit) = &mut agent.kind else { unreachable!() };
     commit.message = "Once agent".into();

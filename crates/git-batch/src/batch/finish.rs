@@ -74,7 +74,7 @@ impl Batch<'_, '_> {
 
     /// Lets others finish who hold the index of a worktree that is to move: while that one is waited
     /// for, no lock is held. Who holds it still, fails its operation when the branches move.
-    fn wait_for_worktrees(&self) {
+    pub(super) fn wait_for_worktrees(&self) {
         let Some(end) = self.worktree_end else { return };
         for moved in self.branches.values().filter_map(|state| state.worktree.as_ref()) {
             let _ = moved.checkout.wait_for_index(end);
@@ -104,7 +104,7 @@ impl Batch<'_, '_> {
 
     /// A local branch does not move. Its operations fail, but for those that the remote has confirmed:
     /// they are done, wherever somebody has moved the branch here.
-    fn stays(
+    pub(super) fn stays(
         &self,
         name: &FullName,
         error: &OpError,
@@ -126,7 +126,7 @@ impl Batch<'_, '_> {
         self.fail(failed, error, pending, outcomes);
     }
 
-    fn moves(&self, pending: &[Pending]) -> Vec<RefMove> {
+    pub(super) fn moves(&self, pending: &[Pending]) -> Vec<RefMove> {
         let waiting: BTreeSet<&FullName> =
             pending.iter().filter(|p| p.kind == PendingKind::Local).map(|p| &p.branch).collect();
         let of_branch = |name: &FullName| {
@@ -141,7 +141,7 @@ impl Batch<'_, '_> {
         waiting.into_iter().filter_map(of_branch).collect()
     }
 
-    fn settle(
+    pub(super) fn settle(
         &mut self,
         moves: &[RefMove],
         results: Vec<Result<(), OpError>>,

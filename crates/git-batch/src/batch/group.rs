@@ -9,12 +9,69 @@ use super::deliver::MAX_RETRIES;
 use super::push::unheard;
 use super::{Batch, Pending, PendingKind};
 use crate::publish::push;
+use crate::store::RefMove;
 use crate::{Class, OpError, OpErrorKind, Outcome};
 
 /// What was pushed of each branch.
 type Results = BTreeMap<FullName, Result<ObjectId, Outcome>>;
 
+/// Which operations stand or fall together.
+struct Bonds {
+    /// For each operation another one of its set, or itself.
+    next: Vec<usize>,
+}
+
+impl Bonds {
+    /// The one that stands for the whole set.
+    fn root(&self, mut at: usize) -> usize {
+        while self.next[at] != at {
+            at = self.next[at];
+        }
+        at
+    }
+
+    fn join(&mut self, a: usize, b: usize) {
+        let (a, b) = (self.root(a), self.root(b));
+        self.next[a.max(b)] = a.min(b);
+    }
+}
+
 impl Batch<'_, '_> {
+    /// Says what stands or falls together: the operations of a group; groups that change one and the
+    /// same local branch, which moves as a whole; and, where a group changes a branch at the remote
+    /// only, the pushes that bring it there.
+    fn bonds(&self, pending: &[Pending]) -> Bonds {
+        let operations = self.operations;
+        let mut bonds = Bonds { next: (0..operations.len()).collect() };
+        let mut groups: BTreeMap<&str, usize> = BTreeMap::new();
+        for (index, operation) in operations.iter().enumerate() {
+            if let Some(group) = operation.group.as_deref() {
+                bonds.join(*groups.entry(group).or_insert(index), index);
+            }
+        }
+        let mut local: BTreeMap<&FullName, usize> = BTreeMap::new();
+        let mut remote: BTreeMap<&FullName, usize> = BTreeMap::new();
+        for p in pending {
+            let (branch, operation) = (&p.branch, p.operation);
+            let is_grouped = operations[operation].group.is_some();
+            match p.kind {
+                PendingKind::Local if is_grouped => {
+                    bonds.join(*local.entry(branch).or_insert(operation), operation);
+                }
+                PendingKind::Remote if is_grouped => {
+                    bonds.join(*remote.entry(branch).or_insert(operation), operation);
+                }
+                PendingKind::Push => {
+                    if let Some(&other) = remote.get(branch) {
+                        bonds.join(other, operation);
+                    }
+                }
+                PendingKind::Local | PendingKind::Remote => {}
+            }
+        }
+        bonds
+    }
+
     /// Makes each operation of a group need all others of it, and returns those that have ended
     /// without success.
     pub(super) fn bind_groups(
@@ -23,63 +80,91 @@ impl Batch<'_, '_> {
         pending: &mut [Pending],
         outcomes: &[Option<Outcome>],
     ) -> BTreeSet<usize> {
-        let mut groups: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
+        let bonds = self.bonds(pending);
+        let mut sets: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
         for &index in order {
-            if let Some(group) = self.operations[index].group.as_deref() {
-                groups.entry(group).or_default().insert(index);
-            }
+            sets.entry(bonds.root(index)).or_default().insert(index);
         }
         // What could be in no batch is in no order either.
         for (index, operation) in self.operations.iter().enumerate() {
-            if let Some(members) = operation.group.as_deref().and_then(|name| groups.get_mut(name))
+            if operation.group.is_some()
+                && let Some(members) = sets.get_mut(&bonds.root(index))
             {
                 members.insert(index);
             }
         }
+        sets.retain(|_, members| members.len() > 1);
         for p in pending {
-            let group = self.operations[p.operation].group.as_deref();
-            let members = group.and_then(|group| groups.get(group)).into_iter().flatten();
+            let members = sets.get(&bonds.root(p.operation)).into_iter().flatten();
             p.needs.extend(members.filter(|member| **member != p.operation));
         }
         let has_failed =
             |index: &usize| outcomes[*index].as_ref().is_some_and(|outcome| !outcome.is_success());
-        groups.into_values().flatten().filter(has_failed).collect()
+        sets.into_values().flatten().filter(has_failed).collect()
     }
 
     /// Pushes each group with one atomic command, again where that may help. What is refused, or has
     /// moved here meanwhile, takes the whole group with it.
+    ///
+    /// The local branches of a group that it does not push move before its push, so that nothing can
+    /// fail after it; if the push is refused, they move back.
     pub(super) fn push_groups(
         &mut self,
         pending: &mut Vec<Pending>,
         outcomes: &mut [Option<Outcome>],
     ) {
-        let operations = self.operations;
-        let group_of = |p: &Pending| operations[p.operation].group.as_deref();
-        let mut groups: Vec<&str> = Vec::new();
-        for group in pending.iter().filter_map(group_of) {
-            if !groups.contains(&group) {
-                groups.push(group);
+        let bonds = self.bonds(pending);
+        let is_grouped = |p: &&Pending| self.operations[p.operation].group.is_some();
+        let mut roots: Vec<usize> = Vec::new();
+        for p in pending.iter().filter(is_grouped) {
+            let root = bonds.root(p.operation);
+            if !roots.contains(&root) {
+                roots.push(root);
             }
         }
-        for group in groups {
-            let of_group = |p: &&Pending| group_of(p) == Some(group);
+        for root in roots {
+            let is_member = |p: &Pending| bonds.root(p.operation) == root;
             let wanted: BTreeMap<FullName, ObjectId> = pending
                 .iter()
-                .filter(of_group)
-                .filter(|p| p.kind == PendingKind::Push)
+                .filter(|p| is_member(p) && p.kind == PendingKind::Push)
                 .map(|p| (p.branch.clone(), p.commit))
                 .collect();
             if wanted.is_empty() {
                 continue;
             }
-            let members: Vec<&Pending> = pending.iter().filter(of_group).collect();
-            match self.push_group(&wanted, &members) {
-                Ok(results) => self.settle_group(group, &wanted, &results, pending, outcomes),
+            let mut early = self.early(&is_member, &wanted, pending);
+            let results = match self.is_pushed(&self.instead_of(&wanted)) {
+                Ok(is_pushed) => {
+                    // What is at the remote has moved here before, wherever it is now.
+                    if !is_pushed && !self.move_early(&early, pending, outcomes) {
+                        continue;
+                    }
+                    let members: Vec<&Pending> = pending.iter().filter(|p| is_member(p)).collect();
+                    self.push_group(&wanted, &members, &early)
+                }
+                Err(error) => {
+                    early.clear();
+                    self.note_unheard(wanted.keys().cloned(), true);
+                    let unheard = |name: &FullName| (name.clone(), Err(error.clone().into()));
+                    Ok(wanted.keys().map(unheard).collect())
+                }
+            };
+            match results {
+                Ok(results) => self.settle_group(&is_member, &wanted, &results, pending, outcomes),
                 Err((operation, error)) => {
                     self.fail(BTreeSet::from([operation]), &error, pending, outcomes);
                 }
             }
+            let is_heard = wanted.keys().all(|name| !self.unheard.contains(name));
+            self.settle_early(early, is_heard, pending, outcomes);
         }
+    }
+
+    /// What is pushed of branches: what an earlier process had brought together with the remote's
+    /// goes in place of their tips.
+    fn instead_of(&self, wanted: &BTreeMap<FullName, ObjectId>) -> BTreeMap<FullName, ObjectId> {
+        let instead = |name: &FullName| self.resumed.as_ref()?.get(name).copied();
+        wanted.iter().map(|(name, id)| (name.clone(), instead(name).unwrap_or(*id))).collect()
     }
 
     /// Pushes one group; an error is that a local branch has moved, and then nothing was pushed.
@@ -87,16 +172,12 @@ impl Batch<'_, '_> {
         &mut self,
         wanted: &BTreeMap<FullName, ObjectId>,
         members: &[&Pending],
+        early: &[RefMove],
     ) -> Result<Results, (usize, OpError)> {
-        let mut left = wanted.clone();
-        for (name, id) in self.resumed.iter().flatten() {
-            if let Some(wanted) = left.get_mut(name) {
-                *wanted = *id;
-            }
-        }
+        let mut left = self.instead_of(wanted);
         for retry in 0.. {
-            if !self.is_pushed(&left)
-                && let Some(moved) = members.iter().find_map(|p| self.has_moved(p))
+            if self.is_pushed(&left) != Ok(true)
+                && let Some(moved) = members.iter().find_map(|p| self.has_moved(p, early))
             {
                 return Err(moved);
             }
@@ -124,18 +205,23 @@ impl Batch<'_, '_> {
         unreachable!("the last retry returns")
     }
 
-    /// Whether an earlier process has pushed all of a group.
-    fn is_pushed(&mut self, wanted: &BTreeMap<FullName, ObjectId>) -> bool {
-        if self.resumed.is_none() || self.look_behind(wanted).is_err() {
-            return false;
+    /// Whether all of a group is at the remote already: by an earlier process, or by a push of this one
+    /// that was cut off.
+    fn is_pushed(&mut self, wanted: &BTreeMap<FullName, ObjectId>) -> Result<bool, OpError> {
+        let was_cut_off = wanted.keys().any(|name| self.unheard.contains(name));
+        if self.resumed.is_none() && !was_cut_off {
+            return Ok(false);
         }
-        let Ok(remote) = self.remote() else { return false };
+        self.look_behind(wanted)?;
+        let remote = self.remote()?;
         let theirs: Vec<_> = wanted
             .iter()
             .map(|(name, id)| (*id, remote.refs.get(name.as_bstr()).copied()))
             .collect();
         let store = &self.session.store;
-        theirs.into_iter().all(|(id, there)| there.is_some_and(|there| store.contains(there, id)))
+        Ok(theirs
+            .into_iter()
+            .all(|(id, there)| there.is_some_and(|there| store.contains(there, id))))
     }
 
     /// Lets the local branches of groups follow to what was pushed in their place.
@@ -149,7 +235,7 @@ impl Batch<'_, '_> {
 
     fn settle_group(
         &mut self,
-        group: &str,
+        is_member: &impl Fn(&Pending) -> bool,
         wanted: &BTreeMap<FullName, ObjectId>,
         results: &Results,
         pending: &mut Vec<Pending>,
@@ -160,10 +246,14 @@ impl Batch<'_, '_> {
                 self.confirmed.insert(name.clone(), (*wanted, *pushed));
             }
         }
-        let operations = self.operations;
-        let is_at_remote = |p: &Pending| {
-            operations[p.operation].group.as_deref() == Some(group) && p.kind != PendingKind::Local
+        // Others may have a commit in what the group has pushed.
+        let store = &self.session.store;
+        let is_inside = |p: &Pending| {
+            p.kind == PendingKind::Remote
+                && matches!(results.get(&p.branch), Some(Ok(pushed)) if store.contains(*pushed, p.commit))
         };
+        let is_at_remote =
+            |p: &Pending| is_member(p) && p.kind != PendingKind::Local || is_inside(p);
         let is_innocent = |outcome: &Outcome| matches!(outcome, Outcome::Rejected { reason, .. } if push::is_innocent(reason));
         let has_culprit = results
             .values()
@@ -197,13 +287,15 @@ impl Batch<'_, '_> {
         self.skip(refused, pending, outcomes);
     }
 
-    /// Why a local branch of a group could not move after its push.
-    fn has_moved(&self, p: &Pending) -> Option<(usize, OpError)> {
+    /// Why a local branch of a group could not move after its push, or is not any more where it was
+    /// moved before.
+    fn has_moved(&self, p: &Pending, early: &[RefMove]) -> Option<(usize, OpError)> {
         let state = self.branches.get(&p.branch).filter(|_| p.kind == PendingKind::Local)?;
+        let is_early = early.iter().any(|m| m.name == p.branch);
         let error = match self.session.store.branch_tip(&p.branch) {
-            Ok(tip) if tip == state.start => return None,
+            Ok(tip) if !is_early && tip == state.start => return None,
             Ok(Some(tip))
-                if self.resumed.is_some()
+                if (is_early || self.resumed.is_some())
                     && state.tip.is_some_and(|new| self.session.store.contains(tip, new)) =>
             {
                 return None;

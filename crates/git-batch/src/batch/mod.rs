@@ -5,6 +5,7 @@ mod capture;
 mod catch_up;
 mod commit;
 mod deliver;
+mod early;
 mod finish;
 mod gate;
 mod group;
@@ -59,6 +60,9 @@ struct Batch<'s, 'a> {
     remade: BTreeMap<ObjectId, ObjectId>,
     /// What the remote has confirmed of groups: what was wanted of each branch, and what was pushed.
     confirmed: BTreeMap<FullName, (ObjectId, ObjectId)>,
+    /// Branches that were pushed, or may have been by an earlier process, and that nobody has said
+    /// anything about: only where their operations have nothing else to go by.
+    unheard: BTreeSet<FullName>,
     /// Whether a moved remote is left to whoever asked for the landing.
     is_landing: bool,
     receipt: Receipt,

@@ -23,8 +23,14 @@ impl Batch<'_, '_> {
         };
         let theirs = match self.look_behind(wanted).and_then(|()| self.remote()) {
             Ok(state) => state.refs.clone(),
-            Err(error) => return all(error.into()),
+            Err(error) => {
+                if self.resumed.is_some() {
+                    self.note_unheard(wanted.keys().cloned(), is_atomic);
+                }
+                return all(error.into());
+            }
         };
+        self.unheard.retain(|name| !wanted.contains_key(name));
         let mut results = BTreeMap::new();
         let mut updates = Vec::new();
         for (name, &new) in wanted {
@@ -74,9 +80,11 @@ impl Batch<'_, '_> {
                     }
                     _ => OpError::new(OpErrorKind::Remote, causes(&error)).into(),
                 };
-                for name in names(&updates) {
-                    results.insert(name, Err(outcome.clone()));
+                let names: Vec<FullName> = names(&updates).collect();
+                if has_run > 0 || self.resumed.is_some() {
+                    self.note_unheard(names.clone(), is_atomic);
                 }
+                results.extend(names.into_iter().map(|name| (name, Err(outcome.clone()))));
             }
             Ok(report) => {
                 self.receipt.pushes += report.pushes;
@@ -90,6 +98,20 @@ impl Batch<'_, '_> {
             }
         }
         results
+    }
+
+    /// Notes branches that may have arrived at the remote although nobody has said so, where their
+    /// commits are not on the local branches either: those of a group, and those that move at the remote
+    /// only.
+    pub(super) fn note_unheard(
+        &mut self,
+        names: impl IntoIterator<Item = FullName>,
+        is_group: bool,
+    ) {
+        let branches = &self.branches;
+        let is_remote_only =
+            |name: &FullName| branches.get(name).is_some_and(|branch| branch.remote_only);
+        self.unheard.extend(names.into_iter().filter(|name| is_group || is_remote_only(name)));
     }
 
     /// Whether a push would be tried, by what the remote has now.

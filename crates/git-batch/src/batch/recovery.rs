@@ -109,12 +109,17 @@ impl Batch<'_, '_> {
         Ok(())
     }
 
-    /// Writes down what became of the operations.
+    /// Writes down what became of the operations. Where that is not known, whoever runs them again
+    /// asks the remote first: done once more, they would be done twice.
     pub(super) fn close(&mut self, order: &[usize], outcomes: &[Option<Outcome>]) {
         let Some(mut record) = self.record.take() else { return };
         let ends = order.iter().filter_map(|index| outcomes[*index].clone()).collect();
         // If that fails, the next one does again what is done already, which harms nothing.
-        let _ = record.finish(ends);
+        let _ = if self.unheard.is_empty() || self.is_landing {
+            record.finish(ends)
+        } else {
+            record.close()
+        };
         self.receipt.fsyncs += record.fsyncs();
     }
 

@@ -11,7 +11,7 @@ use crate::earlier::Earlier;
 use crate::gate::{self, Verdicts};
 use crate::lock::WriterLock;
 use crate::program::Git;
-use crate::record::{Key, Records, References, Wire};
+use crate::record::{Key, Record, Records, References, Wire};
 use crate::store::{Signer, Store, held, sweep_indexes, sweep_quarantine};
 use crate::{ApplyError, Operation, OperationKind, Outcome, Receipt, Settings, guard};
 
@@ -133,7 +133,7 @@ impl<'a> Session<'a> {
             indexes.iter().map(|index| all[*index].0.clone()).collect()
         };
         let mut recorded = BTreeMap::new();
-        if let Some(record) = self.records.done(&key)? {
+        if let Some(record) = self.known(&key)? {
             let built = record.built;
             let known = ids(&built.order, &built.operations);
             let asked: Vec<String> =
@@ -170,6 +170,20 @@ impl<'a> Session<'a> {
         };
         ran.replayed = recorded.into_iter().filter_map(is_known).collect();
         Ok(ran)
+    }
+
+    /// What is known of a batch that has ended. What was not known then is asked now.
+    fn known(&mut self, key: &Key) -> Result<Option<Record>, ApplyError> {
+        let Some(record) = self.records.done(key)? else { return Ok(None) };
+        if record.done.is_some() {
+            return Ok(Some(record));
+        }
+        let remote = record.built.remote.clone();
+        self.complete(&self.records.path_of(key), record)?;
+        match self.records.done(key)? {
+            Some(record) if record.done.is_none() => Err(ApplyError::Unheard { remote }),
+            known => Ok(known),
+        }
     }
 
     /// Checks that what is known of a batch can be read.
@@ -236,6 +250,7 @@ impl<'a> Session<'a> {
             resumed: None,
             remade: BTreeMap::new(),
             confirmed: BTreeMap::new(),
+            unheard: BTreeSet::new(),
             is_landing: false,
             receipt: Receipt::default(),
         };

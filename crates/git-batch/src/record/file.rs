@@ -84,8 +84,13 @@ impl Records {
     /// # Errors
     /// As [`unfinished`](Records::unfinished).
     pub(crate) fn done(&self, key: &Key) -> Result<Option<Record>, ApplyError> {
-        let path = self.done.join(key.to_string());
+        let path = self.path_of(key);
         if path.is_file() { read(&path).map(Some) } else { Ok(None) }
+    }
+
+    /// Where the record of a batch is that has ended.
+    pub(crate) fn path_of(&self, key: &Key) -> PathBuf {
+        self.done.join(key.to_string())
     }
 
     /// Notes durably what is about to be done. Nobody will ask for what became of a batch that
@@ -164,7 +169,8 @@ impl OpenRecord {
         self.close()
     }
 
-    /// Puts away the record of a batch that is done.
+    /// Puts away the record of a batch that is done. Without outcomes it is one that nobody knows the
+    /// end of yet.
     pub(crate) fn close(&self) -> io::Result<()> {
         match &self.done {
             Some(done) => disk::rename(&self.path, done),

@@ -13,6 +13,11 @@ use crate::publish::scrub;
 use crate::{OpError, OpErrorKind, stops};
 
 impl Store {
+    /// Moves branches back, all or none; one whose `new` is no id is removed.
+    pub(crate) fn take_back(&mut self, moves: &[RefMove], signer: &Signer) -> Result<(), Faults> {
+        self.move_by_git(moves, signer).map(drop)
+    }
+
     pub(super) fn move_by_git(
         &mut self,
         moves: &[RefMove],

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use bstr::{BString, ByteSlice};
 use gix::ObjectId;
-use gix::index::entry::{Flags, Mode, Stage};
+use gix::index::entry::{Flags, Mode, Stage, Stat};
 use gix::index::write::Options;
 
 use super::super::Store;
@@ -27,6 +27,18 @@ pub(crate) struct PathUpdate {
     /// What it had when the work tree was read; anything else there is newer and stays.
     pub(super) was: Option<Known>,
     pub(super) now: Option<Stored>,
+}
+
+impl PathUpdate {
+    /// The update that undoes it. A path that was only intended to be added is untracked afterwards.
+    pub(crate) fn undone(&self) -> PathUpdate {
+        let was = self.now.map(|now| Known { mode: now.mode, id: now.id, is_intended: false });
+        // Without times, so that git looks at the file itself.
+        let stat = Stat::default();
+        let known = self.was.filter(|was| !was.is_intended);
+        let now = known.map(|was| Stored { mode: was.mode, id: was.id, stat });
+        PathUpdate { was, now }
+    }
 }
 
 /// What an index has for a path.

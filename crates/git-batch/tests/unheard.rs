@@ -1,0 +1,144 @@
+//! A push that nobody has said the end of: it is found out before anything is done once more.
+#![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
+
+mod support;
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use git_batch::{ApplyError, Commit, OpErrorKind, Operation, stops};
+use support::{Fixture, kind, landed};
+
+fn commit(id: &str, branch: &str) -> Operation {
+    Operation::commit(id, Commit::new(branch, "Once").write(format!("{id}.txt"), "x\n"))
+}
+
+/// A group with a branch that stays here, and a branch that is checked out.
+fn operations(is_grouped: bool) -> Vec<Operation> {
+    if !is_grouped {
+        return vec![commit("main", "main"), Operation::push("push", "main")];
+    }
+    let there = Commit::new("there", "Once").with_base("main").write("there.txt", "x\n");
+    let here = Commit::new("here", "Once").with_base("main").write("here.txt", "x\n");
+    vec![
+        Operation::commit("here", here).in_group("g"),
+        Operation::commit("there", there).in_group("g"),
+        Operation::push("push", "there").in_group("g"),
+    ]
+}
+
+/// The process that is killed, in a test of its own.
+#[test]
+#[ignore = "run by the other tests, in a process of its own"]
+fn runs_a_batch_and_is_killed() {
+    let Some(work) = std::env::var_os("UNHEARD_WORK") else { return };
+    stops::kill_at("pushed", 1);
+    let git = git_batch::GitBatch::open(work, git_batch::Settings::default()).unwrap();
+    git.apply(operations(std::env::var_os("UNHEARD_GROUP").is_some())).unwrap();
+}
+
+fn kill(fixture: &Fixture, is_grouped: bool) {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["--ignored", "--exact", "runs_a_batch_and_is_killed"])
+        .env("UNHEARD_WORK", fixture.work())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    if is_grouped {
+        command.env("UNHEARD_GROUP", "1");
+    }
+    assert_eq!(command.status().unwrap().code(), None, "it was not killed");
+}
+
+/// All of it is at the remote, once, and the same input again says so.
+fn is_once(fixture: &Fixture, is_grouped: bool) {
+    let report = fixture.open().apply(operations(is_grouped)).unwrap();
+    assert!(report.outcomes.iter().all(|(_, outcome)| outcome.is_success()), "{report:?}");
+    let pushed = if is_grouped { "there" } else { "main" };
+    let count = fixture.at_remote(["rev-list", "--count", pushed, "--grep=^Once"]);
+    assert_eq!(count.trim(), "1");
+    assert_eq!(fixture.at_remote(["reflog", "show", pushed]).lines().count(), 1);
+    assert_eq!(fixture.at_remote(["rev-list", "--count", "--merges", pushed]).trim(), "0");
+    if is_grouped {
+        assert_eq!(fixture.id("here"), landed(&report, "here"));
+        assert_eq!(fixture.id("there"), landed(&report, "there"));
+        assert_eq!(fixture.git(["rev-list", "--count", "main..here"]).trim(), "1");
+    }
+    let again = fixture.open().apply(operations(is_grouped)).unwrap();
+    assert_eq!((again.replayed.len(), again.pushes()), (again.outcomes.len(), 0));
+    fixture.assert_sound();
+}
+
+#[test]
+fn a_push_of_a_killed_process_is_not_made_again_while_the_remote_is_away() {
+    for is_grouped in [true, false] {
+        let fixture = Fixture::new();
+        fixture.at_remote(["reflog", "expire", "--expire=now", "--all"]);
+        kill(&fixture, is_grouped);
+        let away = fixture.beside("away.git");
+        fs::rename(fixture.remote(), &away).unwrap();
+        // Others can work.
+        let other = Commit::new("other", "m").with_base("main").write("other.txt", "x");
+        let report = fixture.open().apply(vec![Operation::commit("other", other)]).unwrap();
+        landed(&report, "other");
+        let here = fixture.git(["for-each-ref", "refs/heads"]);
+        let error = fixture.open().apply(operations(is_grouped)).unwrap_err();
+        assert!(matches!(&error, ApplyError::Unheard { remote } if remote == "origin"), "{error}");
+        assert_eq!(fixture.git(["for-each-ref", "refs/heads"]), here);
+        fs::rename(&away, fixture.remote()).unwrap();
+        is_once(&fixture, is_grouped);
+    }
+}
+
+/// The remote takes the push, and is gone before it can say so.
+#[test]
+fn a_push_whose_answer_was_lost_is_not_made_again() {
+    for is_grouped in [true, false] {
+        let fixture = Fixture::new();
+        fixture.at_remote(["reflog", "expire", "--expire=now", "--all"]);
+        let (remote, away) = (fixture.remote(), fixture.beside("away.git"));
+        let vanish = format!(
+            "test $1 = committed || exit 0; mv '{}' '{}'; kill -9 $PPID",
+            remote.display(),
+            away.display()
+        );
+        fixture.hook("reference-transaction", &vanish);
+        let report = fixture.open().apply(operations(is_grouped)).unwrap();
+        assert!(report.outcomes.iter().all(|(_, outcome)| !outcome.is_success()), "{report:?}");
+        fs::rename(&away, &remote).unwrap();
+        fixture.hook("reference-transaction", "exit 0");
+        is_once(&fixture, is_grouped);
+    }
+}
+
+/// The remote has not got it: the same commits are pushed then.
+#[test]
+fn a_push_that_did_not_arrive_is_made_once_the_remote_is_back() {
+    for is_grouped in [true, false] {
+        let fixture = Fixture::new();
+        fixture.at_remote(["reflog", "expire", "--expire=now", "--all"]);
+        let (remote, away) = (fixture.remote(), fixture.beside("away.git"));
+        let vanish =
+            format!("mv '{}' '{}'; kill -9 $PPID; exit 1", remote.display(), away.display());
+        fixture.hook("pre-receive", &vanish);
+        let report = fixture.open().apply(operations(is_grouped)).unwrap();
+        assert!(report.outcomes.iter().all(|(_, outcome)| !outcome.is_success()), "{report:?}");
+        fs::rename(&away, &remote).unwrap();
+        fixture.hook("pre-receive", "exit 0");
+        is_once(&fixture, is_grouped);
+    }
+}
+
+/// A remote that is not configured any more can never say it; that is no reason to wait.
+#[test]
+fn a_remote_that_is_gone_for_good_is_named() {
+    let fixture = Fixture::new();
+    kill(&fixture, true);
+    fixture.git(["remote", "remove", "origin"]);
+    fixture.git(["remote", "add", "other", fixture.remote().to_str().unwrap()]);
+    let settings = git_batch::Settings::default().with_remote("other");
+    let git = git_batch::GitBatch::open(fixture.work(), settings).unwrap();
+    let report = git.apply(operations(true)).unwrap();
+    // Under another remote it is another input; what stayed here is not in its way.
+    assert_ne!(kind(report.get("push")), Some(OpErrorKind::Remote));
+}

@@ -303,9 +303,9 @@ impl Repository {
             let mut session = self.session(earlier, is_dry)?;
             // Of batches that are only tried, later ones would miss what earlier ones have built.
             let batches = if is_dry { vec![plan.batches.concat()] } else { plan.batches };
-            if let Run::Once { key, .. } = how {
+            if let Run::Once { key, name } = how {
                 // Before anything is done.
-                (0..batches.len()).try_for_each(|n| session.check_record(&key.part(n)))?;
+                session.check_records(operations, &batches, *key, *name)?;
             }
             for (number, order) in batches.iter().enumerate() {
                 let Run::Once { key, name } = how else {

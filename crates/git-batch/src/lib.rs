@@ -72,7 +72,7 @@
 //! * **Receipts** say what a batch did and cost, and can be held against the remote's reflog.
 //!
 //! # Limits
-//! * Needs the `git` program, 2.38 or newer, for the network and for the merges named above.
+//! * Needs the `git` program, 2.41 or newer, for the network and for the merges named above.
 //! * Content given as bytes is stored byte for byte: line ends are not converted, and a path whose
 //!   attributes name a filter (as Git LFS does) is refused. From a worktree it is stored as
 //!   `git add` does; a file that goes through a filter costs a process.

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// The oldest git that has every option used here (`merge-tree --write-tree`).
-const MIN_VERSION: (u32, u32) = (2, 38);
+/// The oldest git that has every option used here (`--attr-source`, `merge-tree --write-tree`).
+const MIN_VERSION: (u32, u32) = (2, 41);
 
 /// Environment variables beginning with `GIT_` that are passed on: how to reach a remote and
 /// where the user's settings are. All others name a repository, an index, objects, an identity or
@@ -151,7 +151,7 @@ impl Git {
     /// Starts one process, to learn the version of git.
     ///
     /// # Errors
-    /// `git_dir` is no folder, or git is missing or older than 2.38.
+    /// `git_dir` is no folder, or git is missing or older than 2.41.
     pub fn open(git_dir: &Path) -> Result<Git, GitError> {
         Git::open_with(OsStr::new("git"), git_dir)
     }

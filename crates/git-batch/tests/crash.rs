@@ -375,6 +375,7 @@ fn a_killed_landing_is_finished_once() {
         let fixture = Fixture::new();
         fixture.branch("a", "main", "a.txt", "a\n");
         fixture.branch("b", "main", "b.txt", "b\n");
+        fixture.git(["checkout", "-q", "-b", "side"]);
         fixture.at_remote(["reflog", "expire", "--expire=now", "--all"]);
         let status = child(&fixture, Path::new(""))
             .env("CRASH_LAND", "1")
@@ -388,6 +389,8 @@ fn a_killed_landing_is_finished_once() {
         assert!(report.outcomes.iter().all(|(_, end)| end.is_success()), "{stop}: {report:?}");
         assert_eq!(fixture.at_remote(["rev-list", "--count", "--merges", "main"]).trim(), "2");
         assert_eq!(entries(&fixture, "main"), 1, "{stop}");
+        let landed = fixture.at_remote(["rev-parse", "main"]);
+        assert_eq!(fixture.git(["rev-parse", "main"]), landed, "{stop}: main does not follow");
         fixture.assert_sound();
     }
 }

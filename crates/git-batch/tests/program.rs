@@ -20,7 +20,7 @@ fn a_missing_or_old_git_is_an_error_that_says_so() {
     );
     let old = fix.script("old-git", "echo git version 2.20.1");
     let error = open(old.to_str().expect("UTF-8")).expect_err("too old");
-    assert!(error.to_string().ends_with(r#"is "git version 2.20.1"; install git 2.38 or newer"#));
+    assert!(error.to_string().ends_with(r#"is "git version 2.20.1"; install git 2.41 or newer"#));
     let error = Git::open(&fix.work.join("nothing")).expect_err("no folder");
     assert!(matches!(error, GitError::NotAFolder { .. }), "{error}");
 }

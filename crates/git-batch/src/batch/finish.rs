@@ -53,8 +53,11 @@ impl Batch<'_, '_> {
         self.move_local(&mut pending, outcomes);
         self.follow_groups(outcomes);
         self.push_all(&pending, outcomes);
-        if let Some(onto) = onto {
-            self.follow(onto);
+        let is_push = |p: &&Pending| p.kind == PendingKind::Push && Some(&p.branch) == onto;
+        if let Some(p) = pending.iter().rev().find(is_push)
+            && let Some(Outcome::Landed { commit, .. }) = outcomes[p.operation]
+        {
+            self.follow(&p.branch, commit);
         }
     }
 
@@ -270,13 +273,7 @@ impl Batch<'_, '_> {
     }
 
     /// After a landing: the local branch follows the remote's, if it is behind and not checked out.
-    fn follow(&mut self, onto: &FullName) {
-        let landed = self
-            .receipt
-            .refs
-            .iter()
-            .find(|change| change.place == Place::Remote && change.name == onto.as_bstr());
-        let Some(new) = landed.map(|change| change.new) else { return };
+    fn follow(&mut self, onto: &FullName, new: ObjectId) {
         if self.checked_out.contains_key(onto) {
             return;
         }

@@ -16,7 +16,7 @@ impl Session<'_> {
     /// remote, says what that is.
     pub(super) fn complete(&mut self, path: &Path, record: Record) -> Result<(), ApplyError> {
         let Record { built, caught_up, remade, done } = record;
-        let key = path.file_name().and_then(|name| Key::from_hex(name.as_encoded_bytes()));
+        let key = path.file_name().and_then(|name| name.to_str()).and_then(Key::from_name);
         let refuse = |reason: String| ApplyError::State { path: path.to_owned(), reason };
         let key = key.ok_or_else(|| refuse("its name is none that this crate gives".to_owned()))?;
         let file =

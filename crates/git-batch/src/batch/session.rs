@@ -138,11 +138,6 @@ impl<'a> Session<'a> {
             let known = ids(&built.order, &built.operations);
             let asked: Vec<String> =
                 order.iter().map(|index| operations[*index].id.clone()).collect();
-            if let Some(name) = name
-                && known != asked
-            {
-                return Err(ApplyError::OtherInput { id: name.to_owned() });
-            }
             if name.is_none() {
                 self.capture_references(operations, order, &mut references);
             }
@@ -186,9 +181,27 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Checks that what is known of a batch can be read.
-    pub(crate) fn check_record(&self, key: &Key) -> Result<(), ApplyError> {
-        self.records.done(key).map(drop)
+    /// Checks that what is known of the batches of an input can be read, and is of the same operations
+    /// if the input has a name.
+    pub(crate) fn check_records(
+        &self,
+        operations: &[&Operation],
+        batches: &[Vec<usize>],
+        key: Key,
+        name: Option<&str>,
+    ) -> Result<(), ApplyError> {
+        let nothing = Vec::new();
+        for (number, order) in batches.iter().chain([&nothing]).enumerate() {
+            let Some(record) = self.records.done(&key.part(number))? else { continue };
+            let known = record.built.order.iter().map(|index| &record.built.operations[*index].0);
+            let asked = order.iter().map(|index| &operations[*index].id);
+            if let Some(name) = name
+                && !known.eq(asked)
+            {
+                return Err(ApplyError::OtherInput { id: name.to_owned() });
+            }
+        }
+        Ok(())
     }
 
     fn run_job(
@@ -316,8 +329,8 @@ impl<'a> Session<'a> {
     }
 }
 
-/// What is tried again of a batch that is done: what failed here, what may pass at the remote, and what
-/// was skipped because of those.
+/// What is tried again of a batch that is done: what failed here, what the remote refused, what was
+/// skipped because of those, and what reads a branch after an operation that is tried again.
 fn to_try_again(
     operations: &[&Operation],
     order: &[usize],
@@ -327,19 +340,30 @@ fn to_try_again(
     let mut ids: BTreeSet<&str> = BTreeSet::new();
     loop {
         let before = again.len();
-        for (&index, end) in ends {
+        let mut written: BTreeSet<&str> = BTreeSet::new();
+        for &index in order {
+            let Some(end) = ends.get(&index) else { continue };
+            let (reads, writes) = match &operations[index].kind {
+                OperationKind::Commit(commit) => (None, Some(&commit.branch)),
+                OperationKind::Merge(merge) => (Some(&merge.source), Some(&merge.into)),
+                OperationKind::Push(push) => (Some(&push.branch), None),
+            };
             let is_again = match end {
-                Outcome::Landed { .. } | Outcome::NoChange { .. } | Outcome::Superseded => false,
-                Outcome::Rejected { class, .. } => *class == crate::Class::Transient,
-                Outcome::Conflict { .. } | Outcome::Failed(_) => true,
+                Outcome::Landed { .. } | Outcome::NoChange { .. } | Outcome::Superseded => {
+                    reads.is_some_and(|branch| written.contains(branch.as_str()))
+                }
+                // A user who asks again may have changed what the remote has to say.
+                Outcome::Rejected { .. } | Outcome::Conflict { .. } | Outcome::Failed(_) => true,
                 // By an operation of another batch it may be.
                 Outcome::Skipped { because } => {
                     ids.contains(because.as_str())
                         || !order.iter().any(|index| operations[*index].id == *because)
                 }
             };
-            if is_again && again.insert(index) {
+            if is_again {
+                again.insert(index);
                 ids.insert(operations[index].id.as_str());
+                written.extend(writes.map(String::as_str));
             }
         }
         if again.len() == before {

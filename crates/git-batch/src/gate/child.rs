@@ -5,6 +5,7 @@ use std::io::{self, PipeReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -43,15 +44,22 @@ pub(crate) fn run(gate: &Gate, tree: &Path) -> io::Result<Ran> {
     let mut child = command.spawn()?;
     // It holds the writing end of the pipe.
     drop(command);
-    let (output_end, output) = mpsc::channel();
-    let reading = spawn("gate-output", move || drop(output_end.send(last_of(reader))));
+    let kept = Arc::new(Mutex::new(VecDeque::new()));
+    let (output_end, output) = mpsc::channel::<()>();
+    let keeping = Arc::clone(&kept);
+    let reading = spawn("gate-output", move || {
+        keep_last(reader, &keeping);
+        drop(output_end);
+    });
     let ended = reading.and_then(|()| wait(&child, gate.time_limit));
     // Not waited for yet, so the number of the group cannot be another's.
     if let Some(group) = Pid::from_raw(child.id().cast_signed()) {
         let _ = kill_process_group(group, Signal::KILL);
     }
     let status = child.wait()?;
-    let printed = output.recv_timeout(GRACE).unwrap_or_default();
+    // Either all has been read, or somebody holds it open: what was printed is there in both cases.
+    let _ = output.recv_timeout(GRACE);
+    let printed: Vec<u8> = kept.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect();
     Ok(verdict(gate, ended?, status, &printed))
 }
 
@@ -99,16 +107,34 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     std::thread::Builder::new().name(name.to_owned()).spawn(work).map(drop)
 }
 
-/// Reads to the end, so that the command is never held up, and keeps the last of it.
-fn last_of(mut reader: PipeReader) -> Vec<u8> {
-    let mut kept = VecDeque::with_capacity(KEPT);
+/// Reads to the end, so that the command is never held up, and keeps the last of it: some more than is
+/// shown, so that a secret is known as one that the cut goes through.
+fn keep_last(mut reader: PipeReader, kept: &Mutex<VecDeque<u8>>) {
     let mut buffer = [0; 8 << 10];
-    while let Ok(count @ 1..) = reader.read(&mut buffer) {
-        let new = &buffer[count.saturating_sub(KEPT)..count];
-        kept.drain(..(kept.len() + new.len()).saturating_sub(KEPT));
-        kept.extend(new);
+    loop {
+        match reader.read(&mut buffer) {
+            Ok(0) => return,
+            Ok(count) => {
+                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                kept.extend(&buffer[..count]);
+                let too_many = kept.len().saturating_sub(2 * KEPT);
+                kept.drain(..too_many);
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return,
+        }
     }
-    kept.into()
+}
+
+/// The end of what was printed, from the beginning of a line on where there is one.
+fn last_of(printed: &str) -> &str {
+    let from = printed.len().saturating_sub(KEPT);
+    if from == 0 {
+        return printed;
+    }
+    let from = printed.ceil_char_boundary(from);
+    let end = &printed[from..];
+    end.find('\n').map_or(end, |line| &end[line + 1..])
 }
 
 fn verdict(gate: &Gate, has_ended: bool, status: ExitStatus, printed: &[u8]) -> Ran {
@@ -123,7 +149,7 @@ fn verdict(gate: &Gate, has_ended: bool, status: ExitStatus, printed: &[u8]) -> 
     let command = scrub::line(gate.to_string().as_bytes());
     let mut why = format!("the gate `{command}` {how} on the merged tree");
     let printed = scrub::text(printed);
-    let printed = printed.trim();
+    let printed = last_of(&printed).trim();
     if !printed.is_empty() {
         why.push_str(": ");
         why.push_str(printed);

@@ -6,7 +6,7 @@
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use bstr::ByteVec;
@@ -85,11 +85,23 @@ pub(crate) fn sweep(state: &Path) {
         let named = fs::read(&note).ok();
         let root = named.and_then(|path| path.into_path_buf().ok());
         // Nothing is removed that this crate cannot have made.
-        let is_ours = |root: &PathBuf| root.is_absolute() && root.file_name() == note.file_stem();
+        let is_ours = |root: &PathBuf| is_scratch(root) && root.file_name() == note.file_stem();
         if root.filter(is_ours).is_none_or(|root| remove(&root).is_ok()) {
             let _ = fs::remove_file(&note);
         }
     }
+}
+
+/// Whether a folder has the name, the owner and the mode of those that are made here.
+fn is_scratch(root: &Path) -> bool {
+    let is_named =
+        root.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(PREFIX.as_bytes()));
+    let is_private = |data: fs::Metadata| {
+        data.is_dir()
+            && data.mode() & 0o777 == 0o700
+            && data.uid() == rustix::process::geteuid().as_raw()
+    };
+    root.is_absolute() && is_named && fs::symlink_metadata(root).is_ok_and(is_private)
 }
 
 /// Removes a folder with all that is in it, also in folders that nobody may write to.

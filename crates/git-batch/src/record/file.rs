@@ -17,15 +17,25 @@ use crate::{ApplyError, Outcome, disk, stops};
 const HEADER: &[u8] = b"batchyard batch 1\n";
 const HEADER_NAME: &[u8] = b"batchyard batch ";
 
-/// What is done is forgotten when it is older than this, or when there is more of it.
+/// What is done is forgotten, an input as a whole, when it is older than this, or when there is more of
+/// it: so many inputs, so many bytes.
 const MAX_AGE: Duration = Duration::from_hours(30 * 24);
 const MAX_DONE: usize = 1000;
+const MAX_BYTES: u64 = 256 << 20;
 
 /// The records of one repository. Only for the one writer.
 #[derive(Debug)]
 pub(crate) struct Records {
     open: PathBuf,
     done: PathBuf,
+}
+
+/// What is known of one input that is done.
+#[derive(Debug, Default)]
+struct Input {
+    written: Option<SystemTime>,
+    bytes: u64,
+    paths: Vec<PathBuf>,
 }
 
 /// The record of a batch that is being carried out.
@@ -65,7 +75,11 @@ impl Records {
     /// A file cannot be read, is damaged, or was written by a newer version.
     pub(crate) fn unfinished(&self) -> Result<Vec<(PathBuf, Record)>, ApplyError> {
         let mut found = Vec::new();
-        for path in list(&self.open) {
+        let paths = list(&self.open).map_err(|error| ApplyError::State {
+            path: self.open.clone(),
+            reason: error.to_string(),
+        })?;
+        for path in paths {
             if path.extension().is_some() {
                 // It was never put in place.
                 let _ = fs::remove_file(&path);
@@ -128,17 +142,29 @@ impl Records {
     /// Forgets what nobody will ask for any more.
     pub(crate) fn prune(&self) {
         let oldest = SystemTime::now().checked_sub(MAX_AGE);
-        let mut kept = Vec::new();
-        for path in list(&self.done) {
-            match fs::metadata(&path).and_then(|data| data.modified()) {
-                Ok(written) if Some(written) >= oldest => kept.push((written, path)),
-                _ => drop(fs::remove_file(&path)),
-            }
+        let mut inputs: BTreeMap<Key, Input> = BTreeMap::new();
+        for path in list(&self.done).unwrap_or_default() {
+            let key = path.file_name().and_then(|name| name.to_str()).and_then(Key::from_name);
+            let data = fs::metadata(&path).ok();
+            let (Some(key), Some(data)) = (key, data) else {
+                let _ = fs::remove_file(&path);
+                continue;
+            };
+            let input = inputs.entry(key.input()).or_default();
+            input.bytes += data.len();
+            input.written = input.written.max(data.modified().ok());
+            input.paths.push(path);
         }
-        kept.sort();
-        let too_many = kept.len().saturating_sub(MAX_DONE);
-        for (_, path) in &kept[..too_many] {
-            let _ = fs::remove_file(path);
+        let mut inputs: Vec<Input> = inputs.into_values().collect();
+        inputs.sort_by_key(|input| std::cmp::Reverse(input.written));
+        let mut bytes = 0;
+        for (n, input) in inputs.into_iter().enumerate() {
+            bytes += input.bytes;
+            // The last one in any case, however large it is.
+            let is_kept = n == 0 || n < MAX_DONE && bytes <= MAX_BYTES;
+            if !is_kept || input.written < oldest {
+                input.paths.iter().for_each(|path| drop(fs::remove_file(path)));
+            }
         }
     }
 }
@@ -258,9 +284,12 @@ fn whole<T: Wire>(mut bytes: &[u8]) -> Option<T> {
     T::take(&mut bytes).filter(|_| bytes.is_empty())
 }
 
-fn list(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.map(|entry| entry.path()).collect()
+/// What is in a folder; one that is not there is empty.
+fn list(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        entries => entries?.map(|entry| entry.map(|entry| entry.path())).collect(),
+    }
 }
 
 #[cfg(test)]

@@ -9,9 +9,13 @@ use gix::hash::{Kind, hasher};
 use super::Wire;
 use crate::{Action, Mode, Operation, OperationKind, Strategy};
 
-/// The key of one batch: a digest of the whole input, or of the name that it was given.
+/// The key of one batch: a digest of the whole input, or of the name that it was given, and the number
+/// of the batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Key([u8; 32]);
+pub(crate) struct Key {
+    digest: [u8; 32],
+    part: usize,
+}
 
 impl Key {
     /// The key of an input that is known by its content. What it names without containing it does not
@@ -47,9 +51,12 @@ impl Key {
 
     /// The key of one of the batches of the input.
     pub(crate) fn part(self, number: usize) -> Key {
-        let mut bytes = self.0.to_vec();
-        number.put(&mut bytes);
-        Key::digest(&bytes)
+        Key { part: number, ..self }
+    }
+
+    /// The key of the first one.
+    pub(crate) fn input(self) -> Key {
+        self.part(0)
     }
 
     /// A key that was never there.
@@ -65,25 +72,27 @@ impl Key {
     }
 
     /// Reads the name of a file.
-    pub(crate) fn from_hex(name: &[u8]) -> Option<Key> {
-        let id = gix::ObjectId::from_hex(name).ok()?;
-        id.as_bytes().try_into().ok().map(Key)
+    pub(crate) fn from_name(name: &str) -> Option<Key> {
+        let (hex, part) = name.split_once('-').unwrap_or((name, "0"));
+        let id = gix::ObjectId::from_hex(hex.as_bytes()).ok()?;
+        Some(Key { digest: id.as_bytes().try_into().ok()?, part: part.parse().ok()? })
     }
 
     fn digest(bytes: &[u8]) -> Key {
         let mut hasher = hasher(Kind::Sha256);
         hasher.update(bytes);
         let id = hasher.try_finalize().expect("only SHA-1 can be under attack");
-        let mut key = [0; 32];
-        key.copy_from_slice(id.as_bytes());
-        Key(key)
+        let mut digest = [0; 32];
+        digest.copy_from_slice(id.as_bytes());
+        Key { digest, part: 0 }
     }
 }
 
 /// The name of its file.
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        self.digest.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
+        if self.part > 0 { write!(f, "-{}", self.part) } else { Ok(()) }
     }
 }
 

@@ -8,10 +8,12 @@ use crate::segment::{NOT_DEAD, Segment};
 use crate::sync::{AtomicU32, AtomicU64};
 use crate::table::{self, Table};
 
-/// Is a segment, and the ids that the drafts removed.
+/// Is a segment, the ids that the drafts removed, and how long the lines are, with their ends, that
+/// a later one of them replaces.
 pub(crate) struct Assembled {
     pub(crate) segment: Segment,
     pub(crate) removed: Vec<String>,
+    pub(crate) replaced_bytes: u64,
 }
 
 /// Builds a segment from drafts in the order of the file: of the lines with one id the last
@@ -21,6 +23,10 @@ pub(crate) fn assemble(mut drafts: Vec<Draft>) -> Assembled {
     let rows = Rows::of(&drafts);
     let (mut by_id, replaced) = last_of_each_id(&rows);
     let (order, removed) = newest_first(&rows, &replaced);
+    let lines = drafts.iter().flat_map(|draft| &draft.rows).zip(&replaced);
+    let replaced_bytes =
+        lines.filter(|(_, is_replaced)| **is_replaced).map(|(row, _)| u64::from(row.place.len) + 1);
+    let replaced_bytes = replaced_bytes.sum();
     let mut doc_of = vec![u32::MAX; rows.len];
     for (doc, at) in (0_u32..).zip(&order) {
         doc_of[*at as usize] = doc;
@@ -82,7 +88,7 @@ pub(crate) fn assemble(mut drafts: Vec<Draft>) -> Assembled {
         terms: OnceLock::new(),
         failures: OnceLock::new(),
     };
-    Assembled { segment, removed }
+    Assembled { segment, removed, replaced_bytes }
 }
 
 /// Numbers the rows of all drafts from 0.

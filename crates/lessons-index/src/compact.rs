@@ -183,9 +183,7 @@ impl Job<'_> {
         if self.done.quarantined > 0 {
             self.put_in_quarantine(metadata)?;
         }
-        // Only root can give a file away; who cannot has made one of its own. Others may read it
-        // when it has its group.
-        let _ = fchown(&new, Some(metadata.uid()), Some(metadata.gid()));
+        keep_owners(&new, metadata).map_err(failed)?;
         new.set_permissions(metadata.permissions()).map_err(failed)?;
         let end = self.copy_behind(end, &new).map_err(failed)?;
         new.sync_all().map_err(failed)?;
@@ -305,6 +303,20 @@ impl Job<'_> {
         let path = self.path.to_owned();
         WriteError::Refresh(OpenError::Read { path, source }).into()
     }
+}
+
+/// Gives a new file the owner and the group of the old one.
+///
+/// Only root can give a file away; who cannot has made one of its own. But the members of the group
+/// must be able to do with it what they could before.
+pub(crate) fn keep_owners(new: &File, old: &fs::Metadata) -> io::Result<()> {
+    let group = Some(old.gid());
+    let kept = fchown(new, Some(old.uid()), group).or_else(|_| fchown(new, None, group));
+    let (of_group, of_others) = (old.mode() >> 3 & 0o7, old.mode() & 0o7);
+    kept.or_else(|error| {
+        let loses = of_group & !of_others != 0 && new.metadata()?.gid() != old.gid();
+        if loses { Err(error) } else { Ok(()) }
+    })
 }
 
 /// Returns whether a tombstone is from before a time; one whose time is no time is kept.

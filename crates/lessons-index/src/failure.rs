@@ -94,8 +94,19 @@ impl Failure {
         Fingerprint::of(&self.scope, &self.kind, &self.message)
     }
 
+    /// Returns about how many bytes it takes as a line.
     pub(crate) fn bytes(&self) -> usize {
-        self.message.len() + self.resolution.len() + 512
+        let texts = [
+            &self.kind,
+            &self.message,
+            &self.scope,
+            &self.task_type,
+            &self.activity_type,
+            &self.pattern,
+            &self.resolution,
+        ];
+        let metadata = serde_json::to_string(&self.metadata).map_or(0, |text| text.len());
+        texts.iter().map(|text| text.len()).sum::<usize>() + metadata + 512
     }
 
     /// Returns the lesson of a failure that was not seen before.

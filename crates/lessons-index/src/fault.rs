@@ -5,6 +5,9 @@ use crate::text;
 /// Bytes of a broken line that a [`Fault`] shows at most.
 pub const EXCERPT_MAX_BYTES: usize = 80;
 
+/// Bytes that say what exactly is wrong.
+const DETAIL_MAX_BYTES: usize = 200;
+
 /// Names what is wrong with a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
@@ -80,7 +83,7 @@ pub struct Fault {
     pub kind: FaultKind,
     /// The start of the line, at most [`EXCERPT_MAX_BYTES`]; bytes that are no UTF-8 are replaced.
     pub excerpt: String,
-    /// What exactly is wrong, in words.
+    /// What exactly is wrong, in words; at most 200 bytes.
     pub detail: String,
 }
 
@@ -113,7 +116,8 @@ pub struct LineError {
 }
 
 impl LineError {
-    pub(crate) fn new(kind: FaultKind, detail: impl Into<String>) -> Self {
-        Self { kind, detail: detail.into() }
+    /// A parser may quote the whole line; of what it says only the start is kept.
+    pub(crate) fn new(kind: FaultKind, detail: impl AsRef<str>) -> Self {
+        Self { kind, detail: text::excerpt(detail.as_ref().as_bytes(), DETAIL_MAX_BYTES) }
     }
 }

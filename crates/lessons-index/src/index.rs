@@ -89,6 +89,9 @@ impl LessonsIndex {
             let (path, found) = (path.to_owned(), "a path without a file name");
             return Err(OpenError::NotAFile { path, found });
         }
+        // A process that goes to another folder keeps its file.
+        let path = &std::path::absolute(path)
+            .map_err(|source| OpenError::Read { path: path.to_owned(), source })?;
         let folder = folder_of(path);
         if !folder.is_dir() {
             let (path, folder) = (path.to_owned(), folder.to_owned());
@@ -122,7 +125,7 @@ impl LessonsIndex {
         state.summary.report(state.alive)
     }
 
-    /// Returns the file.
+    /// Returns the file, as an absolute path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -274,6 +277,8 @@ impl LessonsIndex {
 
     /// Empties the index in memory. The file stays as it is: [`reload`](Self::reload) brings its
     /// lessons back, [`refresh`](Self::refresh) and [`add`](Self::add) bring new ones only.
+    /// [`record`](Self::record), [`feedback`](Self::feedback) and [`forget`](Self::forget) depend on
+    /// what is known, so that they read the file again first, and so does [`compact`](Self::compact).
     pub fn clear(&self) {
         self.shared.clear();
     }

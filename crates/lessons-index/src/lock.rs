@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::error::WriteError;
+
 /// The first pause between two looks at a lock that somebody else holds; each is twice the one
 /// before.
 const FIRST_PAUSE: Duration = Duration::from_micros(20);
@@ -41,7 +43,18 @@ impl Sidecar {
     }
 
     /// Waits for the lock, for so long at most.
-    pub(crate) fn lock(&mut self, path: &Path, timeout: Duration) -> Result<SidecarLock, NoLock> {
+    pub(crate) fn lock(
+        &mut self,
+        path: &Path,
+        timeout: Duration,
+    ) -> Result<SidecarLock, WriteError> {
+        self.wait(path, timeout).map_err(|refusal| match (path.to_owned(), refusal) {
+            (path, NoLock::Held { by }) => WriteError::Held { path, waited: timeout, by },
+            (path, NoLock::Failed(source)) => WriteError::Lock { path, source },
+        })
+    }
+
+    fn wait(&mut self, path: &Path, timeout: Duration) -> Result<SidecarLock, NoLock> {
         let (start, mut pause) = (Instant::now(), FIRST_PAUSE);
         loop {
             let file = match self.open.take() {
@@ -70,8 +83,7 @@ impl Sidecar {
 }
 
 /// Says why a lock was not taken.
-#[derive(Debug)]
-pub(crate) enum NoLock {
+enum NoLock {
     /// Another process had it for the whole time: the one with this number, if that is known.
     Held { by: Option<u32> },
     /// The file cannot be opened or locked.

@@ -1,19 +1,20 @@
 use std::collections::{HashMap, HashSet};
-use std::fs;
+use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::compact::{beside, create_private};
+use crate::compact::{beside, create_private, keep_owners};
 use crate::error::{OpenError, WriteError};
 use crate::fault::{Fault, FaultKind};
 use crate::intake::Lines;
 use crate::lesson::Lesson;
+use crate::lock::{Sidecar, SidecarLock};
 use crate::members::{self, Members};
 use crate::options::Options;
-use crate::path::open_regular;
+use crate::path::{folder_of, open_regular, target_of};
 use crate::scan::{Line, Scanner};
 use crate::stamp;
 
@@ -56,22 +57,27 @@ pub enum MergeError {
 /// take what both sides added, `last_seen` the later, `first_seen` the earlier time; of two other
 /// values that differ the one of the side that was seen later holds. The same two sides give the
 /// same lessons, whichever is ours. A tombstone holds against a lesson that was seen last before
-/// it. Broken lines of either side stay.
+/// it. Broken lines of either side stay; a lesson that a side with new broken lines does not have
+/// stays too, since it may be in one of them.
+///
+/// Holds the lock of `ours` if that has a lock file, which files that git made for a merge have
+/// not.
 ///
 /// # Errors
 ///
-/// Returns [`MergeError`] when a file cannot be read or written, or holds markers of a conflict or
-/// bytes that are no UTF-8.
+/// Returns [`MergeError`] when a file cannot be read or written, the lock is held by another
+/// process for a minute, or a file holds markers of a conflict or bytes that are no UTF-8.
 pub fn merge_files(
     base: impl AsRef<Path>,
     ours: impl AsRef<Path>,
     theirs: impl AsRef<Path>,
 ) -> Result<Merged, MergeError> {
     let (base, theirs) = (Side::read(base.as_ref())?, Side::read(theirs.as_ref())?);
-    let path = ours.as_ref();
-    let ours = Side::read(path)?;
+    let path = target_of(ours.as_ref());
+    let _lock = lock(&path)?;
+    let ours = Side::read(&path)?;
     let (text, merged) = merge(&base, &ours, &theirs);
-    write(path, &text)?;
+    write(&path, &text)?;
     Ok(merged)
 }
 
@@ -80,7 +86,7 @@ struct Side {
     /// The last line of each id, in the order of the file.
     lines: Vec<Lesson>,
     places: HashMap<String, usize>,
-    broken: Vec<String>,
+    broken: Vec<Vec<u8>>,
 }
 
 impl Side {
@@ -100,7 +106,7 @@ impl Side {
             }
             Some(Err(fault)) if is_fatal(fault.kind) => Err(Box::new(fault)),
             Some(Err(_)) => {
-                side.broken.push(String::from_utf8_lossy(line.bytes).into_owned());
+                side.broken.push(line.bytes.to_vec());
                 Ok(())
             }
             None => Ok(()),
@@ -126,6 +132,12 @@ impl Side {
         self.places.get(id).map(|place| &self.lines[*place])
     }
 
+    /// Returns whether lessons may be in lines that have been broken since.
+    fn may_hide(&self, base: &Self) -> bool {
+        let known: HashSet<&Vec<u8>> = base.broken.iter().collect();
+        self.broken.iter().any(|line| !known.contains(line))
+    }
+
     fn lessons(&self) -> impl Iterator<Item = &Lesson> {
         self.lines.iter().filter(|lesson| !lesson.id.is_empty())
     }
@@ -135,11 +147,12 @@ fn is_fatal(kind: FaultKind) -> bool {
     matches!(kind, FaultKind::ConflictMarker | FaultKind::Utf16 | FaultKind::NotUtf8)
 }
 
-fn merge(base: &Side, ours: &Side, theirs: &Side) -> (String, Merged) {
-    let (mut text, mut merged) = (String::new(), Merged::default());
+fn merge(base: &Side, ours: &Side, theirs: &Side) -> (Vec<u8>, Merged) {
+    let (mut text, mut merged) = (Vec::new(), Merged::default());
+    let (we_hide, they_hide) = (ours.may_hide(base), theirs.may_hide(base));
     let mut put = |line: &str, merged: &mut Merged| {
-        text.push_str(line);
-        text.push('\n');
+        text.extend_from_slice(line.as_bytes());
+        text.push(b'\n');
         merged.lessons += 1;
     };
     for lesson in ours.lessons() {
@@ -159,7 +172,7 @@ fn merge(base: &Side, ours: &Side, theirs: &Side) -> (String, Merged) {
                 put(&combine(before, lesson, other), &mut merged);
             }
             // They compacted it away, and we did not touch it.
-            (None, Some(before)) if before.raw() == lesson.raw() => {}
+            (None, Some(before)) if before.raw() == lesson.raw() && !they_hide => {}
             (None, _) => {
                 merged.taken += 1;
                 put(lesson.raw(), &mut merged);
@@ -167,16 +180,17 @@ fn merge(base: &Side, ours: &Side, theirs: &Side) -> (String, Merged) {
         }
     }
     for lesson in theirs.lessons().filter(|lesson| ours.get(&lesson.id).is_none()) {
-        if base.get(&lesson.id).is_none_or(|before| before.raw() != lesson.raw()) {
+        let before = base.get(&lesson.id);
+        if we_hide || before.is_none_or(|before| before.raw() != lesson.raw()) {
             merged.taken += 1;
             put(lesson.raw(), &mut merged);
         }
     }
-    let known: HashSet<&String> = ours.broken.iter().chain(&base.broken).collect();
+    let known: HashSet<&Vec<u8>> = ours.broken.iter().chain(&base.broken).collect();
     let new = theirs.broken.iter().filter(|line| !known.contains(line));
     for line in ours.broken.iter().chain(new) {
-        text.push_str(line);
-        text.push('\n');
+        text.extend_from_slice(line);
+        text.push(b'\n');
     }
     (text, merged)
 }
@@ -276,15 +290,27 @@ fn values<'a>(members: Option<&Members<'a>>) -> Values<'a> {
     values
 }
 
+/// Takes the lock of a file that writers share.
+fn lock(data: &Path) -> Result<Option<SidecarLock>, WriteError> {
+    let path = Sidecar::path_of(data);
+    if !path.exists() {
+        return Ok(None);
+    }
+    Sidecar::default().lock(&path, Options::default().lock_timeout).map(Some)
+}
+
 /// Puts a new file in place of an old one.
-fn write(path: &Path, text: &str) -> Result<(), WriteError> {
-    let fresh = beside(path, ".", ".merge");
+fn write(path: &Path, text: &[u8]) -> Result<(), WriteError> {
+    let fresh = beside(path, ".", &format!(".merge-{}", std::process::id()));
     let put = || {
         let mut file = create_private(&fresh)?;
-        file.write_all(text.as_bytes())?;
-        file.set_permissions(fs::metadata(path)?.permissions())?;
+        file.write_all(text)?;
+        let old = fs::metadata(path)?;
+        keep_owners(&file, &old)?;
+        file.set_permissions(old.permissions())?;
         file.sync_all()?;
-        fs::rename(&fresh, path)
+        fs::rename(&fresh, path)?;
+        File::open(folder_of(path))?.sync_all()
     };
     put().map_err(|source| {
         let _ = fs::remove_file(&fresh);

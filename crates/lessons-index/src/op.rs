@@ -36,11 +36,16 @@ pub(crate) enum Op {
 pub(crate) type Outcome = Result<Option<Arc<Lesson>>, InvalidLesson>;
 
 impl Op {
-    pub(crate) fn bytes(&self) -> u64 {
+    /// Returns how many bytes of the file it will take, as things are now.
+    pub(crate) fn bytes(&self, state: &State) -> u64 {
         let bytes = match self {
             Self::Put(lesson) => lesson.raw().len(),
-            Self::Record(failure) => failure.bytes(),
-            Self::Vote { id, .. } | Self::Forget { id } => id.len() + 1024,
+            Self::Record(failure) => {
+                let known = state.find_kind(failure.fingerprint(), |_| true);
+                known.map_or(0, |lesson| lesson.raw().len()) + failure.bytes()
+            }
+            Self::Vote { id, .. } => state.find(id).map_or(0, |lesson| lesson.raw().len() + 64),
+            Self::Forget { id } => id.len() + 64,
         };
         bytes as u64 + 1
     }
@@ -54,7 +59,8 @@ impl Op {
     }
 }
 
-/// Returns what comes of each change, and the lessons to append for that, in order.
+/// Returns what comes of each change, and the lessons to append for that. What is changed several
+/// times is appended once: nobody sees what it was in between.
 pub(crate) fn carry_out(
     ops: &[Op],
     state: &State,
@@ -84,7 +90,8 @@ struct Batch<'a> {
     /// Whether a change looks for a fingerprint, and whether none looks for anything.
     needs_kinds: bool,
     is_plain: bool,
-    by_id: HashMap<String, Option<Arc<Lesson>>>,
+    /// The place in `lessons` of what was changed; a tombstone stands there for what is gone.
+    by_id: HashMap<String, usize>,
     by_kind: HashMap<Fingerprint, BTreeSet<String>>,
     lessons: Vec<Arc<Lesson>>,
 }
@@ -139,8 +146,8 @@ impl Batch<'_> {
     }
 
     fn get(&self, id: &str) -> Option<Arc<Lesson>> {
-        match self.by_id.get(id) {
-            Some(changed) => changed.clone(),
+        match self.by_id.get(id).map(|at| &self.lessons[*at]) {
+            Some(changed) => (!changed.is_tombstone()).then(|| Arc::clone(changed)),
             None => self.state.find(id).map(|lesson| lesson.to_lesson()),
         }
     }
@@ -162,13 +169,16 @@ impl Batch<'_> {
     }
 
     fn put(&mut self, lesson: Arc<Lesson>) -> Arc<Lesson> {
-        if !self.is_plain {
-            let alive = (!lesson.is_tombstone()).then(|| Arc::clone(&lesson));
-            self.by_id.insert(lesson.id.clone(), alive);
-        }
         if self.needs_kinds && !lesson.is_tombstone() {
             let ids = self.by_kind.entry(Fingerprint::of_lesson(&lesson)).or_default();
             ids.insert(lesson.id.clone());
+        }
+        if let Some(at) = self.by_id.get(&lesson.id) {
+            self.lessons[*at] = Arc::clone(&lesson);
+            return lesson;
+        }
+        if !self.is_plain {
+            self.by_id.insert(lesson.id.clone(), self.lessons.len());
         }
         self.lessons.push(Arc::clone(&lesson));
         lesson
@@ -204,6 +214,23 @@ mod tests {
 
     fn lines(outcome: &Outcome) -> Option<String> {
         outcome.as_ref().unwrap().as_ref().map(|lesson| lesson.raw().to_owned())
+    }
+
+    /// The bytes of a batch are bounded by what its changes say they take.
+    #[test]
+    fn a_change_counts_for_all_that_it_appends() {
+        const LONG: usize = 50_000;
+        let notes = || serde_json::Map::from_iter([("notes".into(), "x".repeat(LONG).into())]);
+        let long =
+            || Op::Record(Box::new(Failure::new("build", "out of memory").metadata(notes())));
+        let state = State::default();
+        assert!(long().bytes(&state) > LONG as u64);
+        let (outcomes, lessons) = carry_out(&[long()], &state, usize::MAX);
+        let state = publish(&state, lessons);
+        let again = Op::Record(Box::new(Failure::new("build", "out of memory")));
+        assert!(again.bytes(&state) > LONG as u64);
+        let id = outcomes[0].as_ref().unwrap().as_ref().unwrap().id.clone();
+        assert!(Op::Vote { id, feedback: Feedback::Harmful }.bytes(&state) > LONG as u64);
     }
 
     proptest! {

@@ -92,6 +92,10 @@ impl Shared {
         // What others wrote comes first; what is asked for may depend on it.
         self.publish(&mut source);
         let locked = locked?;
+        if source.is_cleared() && !ops.iter().all(|op| matches!(op, Op::Put(_))) {
+            source.reload()?;
+            self.publish(&mut source);
+        }
         let (outcomes, lessons) =
             op::carry_out(ops, &self.current(), source.options().max_line_bytes());
         if !lessons.is_empty() {
@@ -102,17 +106,21 @@ impl Shared {
         Ok(outcomes)
     }
 
-    /// Compacts the file if over half of it does not hold any more.
+    /// Compacts the file if that would drop over half of it.
     pub(crate) fn compact_if_due(&self) {
         let mut source = self.source();
-        let (len, live) = (source.len(), self.current().live_bytes);
+        let (len, dead) = (source.len(), self.current().dead_bytes);
         let Some(from) = source.options().auto_compact else { return };
-        if live < len / 2 && len >= from.max(self.compact_from.load(Relaxed)) {
+        // Reading the file again would bring back what was cleared.
+        if source.is_cleared() {
+            return;
+        }
+        if dead > len / 2 && len >= from.max(self.compact_from.load(Relaxed)) {
             let compacted = source.compact(&Compaction::default());
             self.publish(&mut source);
             self.compactions.fetch_add(u64::from(compacted.is_ok()), Relaxed);
-            // Broken lines stay, and a conflict is an error: the next time is when the file has
-            // twice the length, so that the work is paid for by what was written.
+            // A conflict is an error: the next time is when the file has twice the length, so that
+            // the work is paid for by what was written.
             self.compact_from.store(source.len().saturating_mul(2), Relaxed);
         }
     }
@@ -131,7 +139,7 @@ impl Shared {
 
     pub(crate) fn clear(&self) {
         let mut source = self.source();
-        source.forget_counts();
+        source.clear();
         self.store.clear(Change::default());
     }
 

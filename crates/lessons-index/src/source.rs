@@ -12,7 +12,7 @@ use crate::draft::Draft;
 use crate::error::{OpenError, WriteError};
 use crate::intake::Intake;
 use crate::lesson::Lesson;
-use crate::lock::{self, NoLock, Sidecar, SidecarLock};
+use crate::lock::{self, Sidecar, SidecarLock};
 use crate::options::{Fsync, Options};
 use crate::path::{folder_of, open_regular, refuse_other_kinds, target_of};
 use crate::report::Summary;
@@ -31,11 +31,14 @@ pub(crate) struct Source {
     seen: Option<Seen>,
     /// Whether that was so, and what is published is from before.
     is_stale: bool,
+    is_cleared: bool,
     /// What is read, but not published.
     pending: Pending,
     sidecar: Sidecar,
     /// The file as it was opened to append last.
     file: Option<Arc<File>>,
+    /// Whether a power failure cannot take that file out of its folder any more.
+    is_entry_synced: bool,
 }
 
 /// Is a change to the index that is to be published.
@@ -51,8 +54,8 @@ pub(crate) struct Pending {
 /// Is the file with its lock, read to its end.
 pub(crate) struct Locked {
     file: Arc<File>,
-    /// Where symbolic links lead to, if the file was not there before.
-    created: Option<PathBuf>,
+    /// Where symbolic links lead to.
+    target: PathBuf,
     _lock: SidecarLock,
 }
 
@@ -64,9 +67,11 @@ impl Source {
             options,
             seen: None,
             is_stale: false,
+            is_cleared: false,
             pending: Pending::default(),
             sidecar: Sidecar::default(),
             file: None,
+            is_entry_synced: false,
         }
     }
 
@@ -75,9 +80,15 @@ impl Source {
         (std::mem::take(&mut self.pending), self.intake.summary())
     }
 
-    /// Counts from here on only, for an index that was emptied.
-    pub(crate) fn forget_counts(&mut self) {
+    /// Counts from here on only, for an index that was emptied until the next whole reading.
+    pub(crate) fn clear(&mut self) {
         self.intake.forget_counts();
+        self.is_cleared = true;
+    }
+
+    /// Returns whether the file holds lessons that are not published.
+    pub(crate) fn is_cleared(&self) -> bool {
+        self.is_cleared
     }
 
     /// Makes the next reading a whole one.
@@ -122,41 +133,38 @@ impl Source {
     pub(crate) fn lock(&mut self) -> Result<Locked, WriteError> {
         let target = target_of(&self.path);
         let held = self.lock_only(&target)?;
-        let (file, look, is_new) = self.open()?;
-        self.file = Some(Arc::clone(&file));
+        let (file, look) = self.open()?;
         self.catch_up(&file, &look)?;
-        Ok(Locked { file, created: is_new.then_some(target), _lock: held })
+        Ok(Locked { file, target, _lock: held })
     }
 
-    /// Opens the file to append, if it is not open, and says whether it is new.
-    fn open(&self) -> Result<(Arc<File>, Look, bool), WriteError> {
+    /// Opens the file to append, if it is not open.
+    fn open(&mut self) -> Result<(Arc<File>, Look), WriteError> {
         let failed = |source| WriteError::Open { path: self.path.clone(), source };
         let there = fs::metadata(&self.path);
         if let (Ok(there), Some(file)) = (&there, &self.file) {
             let look = Look::of(file).map_err(failed)?;
             if lock::is_same(there, &look.metadata) {
-                return Ok((Arc::clone(file), look, false));
+                return Ok((Arc::clone(file), look));
             }
         }
         // A pipe would take the lessons and keep none.
         if let Ok(there) = &there {
             refuse_other_kinds(&self.path, there.file_type())?;
         }
-        let is_new = there.is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
         let file = OpenOptions::new().read(true).append(true).create(true).open(&self.path);
         let file = file.map_err(failed)?;
         let look = Look::of(&file).map_err(failed)?;
         refuse_other_kinds(&self.path, look.metadata.file_type())?;
-        Ok((Arc::new(file), look, is_new))
+        let file = Arc::new(file);
+        self.file = Some(Arc::clone(&file));
+        // Whoever created it, or put it in place, may have been killed right behind that.
+        self.is_entry_synced = false;
+        Ok((file, look))
     }
 
     fn lock_only(&mut self, target: &Path) -> Result<SidecarLock, WriteError> {
-        let path = Sidecar::path_of(target);
-        let waited = self.options.lock_timeout;
-        self.sidecar.lock(&path, waited).map_err(|refusal| match refusal {
-            NoLock::Held { by } => WriteError::Held { path, waited, by },
-            NoLock::Failed(source) => WriteError::Lock { path, source },
-        })
+        self.sidecar.lock(&Sidecar::path_of(target), self.options.lock_timeout)
     }
 
     /// Appends lessons as one write.
@@ -181,7 +189,7 @@ impl Source {
             let (path, max) = (self.path.clone(), self.options.max_file_bytes);
             return Err(WriteError::Full { path, bytes: len, max });
         }
-        if let Err(source) = self.write(file, &bytes, locked.created.as_ref()) {
+        if let Err(source) = self.write(file, &bytes, &locked.target) {
             let path = self.path.clone();
             return Err(match undo(file, start, bytes.len() as u64) {
                 Ok(now) => {
@@ -227,16 +235,16 @@ impl Source {
         Ok(())
     }
 
-    fn write(&self, mut file: &File, bytes: &[u8], new: Option<&PathBuf>) -> io::Result<()> {
+    fn write(&mut self, mut file: &File, bytes: &[u8], target: &Path) -> io::Result<()> {
         file.write_all(bytes)?;
-        if self.options.fsync != Fsync::Never {
-            match self.options.fsync {
-                Fsync::Always => file.sync_all()?,
-                _ => file.sync_data()?,
-            }
-            if let Some(path) = new {
-                File::open(folder_of(path))?.sync_all()?;
-            }
+        match self.options.fsync {
+            Fsync::Never => return Ok(()),
+            Fsync::OnBatch => file.sync_data()?,
+            Fsync::Always => file.sync_all()?,
+        }
+        if !self.is_entry_synced {
+            File::open(folder_of(target))?.sync_all()?;
+            self.is_entry_synced = true;
         }
         Ok(())
     }
@@ -301,6 +309,7 @@ impl Source {
         self.intake = Intake::new(&self.options);
         self.seen = None;
         self.is_stale = false;
+        self.is_cleared = false;
         self.pending = Pending { lessons: Vec::new(), fresh: Some(Vec::new()), is_changed: true };
     }
 
@@ -385,6 +394,30 @@ fn undo(file: &File, start: u64, written: u64) -> io::Result<Look> {
 mod tests {
     use super::*;
     use crate::options::Mode;
+
+    /// It was synced by the append that created the file only, and by nobody if that one was killed
+    /// or had nothing to append.
+    #[test]
+    fn the_first_append_to_a_file_syncs_its_folder_whoever_created_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lessons.jsonl");
+        let lesson = [Arc::new(Lesson::parse_line("{\"id\":\"a\"}").unwrap())];
+        let mut source = Source::new(path.clone(), Options::default());
+        drop(source.lock().unwrap());
+        assert!(path.exists() && !source.is_entry_synced);
+        for _ in 0..2 {
+            let locked = source.lock().unwrap();
+            source.append(&locked, &lesson).unwrap();
+            assert!(source.is_entry_synced);
+        }
+        // Another file in its place, as a compaction puts it there.
+        fs::copy(&path, dir.path().join("new")).unwrap();
+        fs::rename(dir.path().join("new"), &path).unwrap();
+        let locked = source.lock().unwrap();
+        assert!(!source.is_entry_synced);
+        source.append(&locked, &lesson).unwrap();
+        assert!(source.is_entry_synced);
+    }
 
     #[test]
     fn an_error_after_the_write_does_not_say_that_nothing_was_written() {

@@ -28,8 +28,9 @@ pub(crate) struct State {
     pub(crate) last_len: usize,
     pub(crate) seq: u64,
     pub(crate) alive: usize,
-    /// Bytes of the lines that hold, line ends included.
-    pub(crate) live_bytes: u64,
+    /// Bytes of the lines of lessons that a later line replaced or removed, line ends included: what
+    /// a compaction drops, but for old tombstones.
+    pub(crate) dead_bytes: u64,
     pub(crate) summary: Summary,
 }
 
@@ -55,7 +56,7 @@ impl State {
             last_len: self.last_len,
             seq: self.seq + 1,
             alive: self.alive,
-            live_bytes: self.live_bytes,
+            dead_bytes: self.dead_bytes,
             summary: change.summary,
         };
         if let Some(drafts) = change.fresh {
@@ -83,7 +84,6 @@ impl State {
             self.last_len = 0;
         }
         self.alive += 1;
-        self.live_bytes += line_bytes(lesson.raw());
         let page = self.pages.last().expect("there is one now");
         page.push(self.last_len, hash, lesson, self.seq);
         self.last_len += 1;
@@ -92,6 +92,7 @@ impl State {
     fn take_drafts(&mut self, drafts: Vec<Draft>, on_end: OnEnd<'_>) {
         for drafts in groups(drafts, MAX_SEGMENT_BYTES) {
             let assembled = assemble(drafts);
+            self.dead_bytes += assembled.replaced_bytes;
             for id in &assembled.removed {
                 self.end(hash::of(id), id, on_end);
             }
@@ -101,7 +102,6 @@ impl State {
                     let id = segment.id(doc);
                     self.end(hash::of(id), id, on_end);
                 }
-                self.live_bytes += u64::from(segment.place(doc).len) + 1;
             }
             self.alive += segment.len() as usize;
             if segment.len() > 0 {
@@ -113,15 +113,15 @@ impl State {
     fn end(&mut self, hash: u64, id: &str, on_end: OnEnd<'_>) {
         let in_pages =
             self.pages_with_len().rev().find_map(|(page, len)| page.end(len, hash, id, self.seq));
-        let ended = in_pages.map(|slot| line_bytes(slot.lesson.raw())).or_else(|| {
+        let ended = in_pages.map(|slot| slot.lesson.raw().len() as u64).or_else(|| {
             self.segments.iter().rev().find_map(|segment| {
                 let doc = segment.end(hash, id, self.seq)?;
-                Some(u64::from(segment.place(doc).len) + 1)
+                Some(u64::from(segment.place(doc).len))
             })
         });
         if let Some(bytes) = ended {
             self.alive -= 1;
-            self.live_bytes -= bytes;
+            self.dead_bytes += bytes + 1;
             on_end(hash, id, self.seq);
         }
     }
@@ -184,8 +184,4 @@ impl State {
         texts.extend(self.slots().map(|slot| slot.lesson.exact(field)));
         texts
     }
-}
-
-fn line_bytes(raw: &str) -> u64 {
-    raw.len() as u64 + 1
 }

@@ -128,27 +128,31 @@ impl Store {
     }
 
     /// Returns what is to be merged: pages that are full, and the segments that are not more than
-    /// twice as large as what they are merged with, so that a lesson is copied O(log n) times.
+    /// twice as large as what they are merged with, so that a lesson is copied O(log n) times and
+    /// there are O(log n) segments, however large the changes are that come in.
     fn plan(&self, state: &State, epoch: u64) -> Option<Merge> {
         let is_full = |(_, len): &(&Page, usize)| *len == PAGE;
         let full = state.pages_with_len().take_while(is_full).count();
-        if full == 0 {
-            return None;
-        }
         let pages = state.pages[..full].to_vec();
         let mut by_size: Vec<&Arc<Segment>> = state.segments.iter().collect();
         let alive = |segment: &Segment| (segment.len() - segment.dead_count()) as usize;
         by_size.sort_by_key(|segment| alive(segment));
         let mut lessons = full * PAGE;
         let mut bytes: usize = pages.iter().map(|page| page.raw_bytes()).sum();
-        let mut segments = Vec::new();
+        let mut segments: Vec<Arc<Segment>> = Vec::new();
         for segment in by_size {
             bytes = bytes.saturating_add(segment.raw_bytes());
-            if alive(segment) > 2 * lessons || bytes > self.max_segment_bytes {
+            let is_small = lessons == 0 || alive(segment) <= 2 * lessons;
+            if !is_small || bytes > self.max_segment_bytes {
                 break;
             }
             lessons += alive(segment);
             segments.push(Arc::clone(segment));
+        }
+        // One segment alone would be copied for nothing, unless all of it is dead.
+        let is_alone = segments.is_empty() || (segments.len() == 1 && lessons > 0);
+        if full == 0 && is_alone {
+            return None;
         }
         let is_warm = state.segments.iter().any(|segment| segment.is_warm());
         Some(Merge { epoch, seq: state.seq, pages, segments, is_warm })
@@ -216,6 +220,32 @@ mod tests {
         let query = crate::query::Query::new(&state);
         assert_eq!(query.iter().count(), state.alive);
         assert_eq!(query.contains("Z").unwrap().count(), 1);
+    }
+
+    /// A change of that many lessons is a segment at once, and leaves no full page behind.
+    #[test]
+    fn large_changes_leave_few_segments() {
+        let store = Store::default();
+        let lessons = |from: usize, text: &str| {
+            let line = |n| format!("{{\"id\":\"{n}\",\"failure_msg\":\"{text}\"}}");
+            let lesson = |n| Arc::new(Lesson::parse_line(&line(n)).unwrap());
+            (from..from + 4 * PAGE).map(lesson).collect()
+        };
+        for round in 0..24 {
+            // Every third is the one before again.
+            let lessons = lessons((round - round % 3 / 2) * 4 * PAGE, &format!("round {round}"));
+            if store.publish(Change { lessons, ..Change::default() }) {
+                store.merge();
+            }
+        }
+        let state = store.current();
+        assert_eq!(state.alive, 16 * 4 * PAGE);
+        assert!(state.segments.len() <= 5, "{} segments", state.segments.len());
+        let dead: u32 = state.segments.iter().map(|segment| segment.dead_count()).sum();
+        assert!((dead as usize) < state.alive, "{dead} dead lessons stay");
+        let query = crate::query::Query::new(&state);
+        assert_eq!(query.iter().count(), state.alive);
+        assert_eq!(query.contains("round 23").unwrap().count(), 4 * PAGE);
     }
 }
 

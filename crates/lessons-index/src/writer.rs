@@ -47,7 +47,7 @@ impl BatchProcessor for Writer {
     fn key(&self, _: &Self::Item) {}
 
     fn weight(&self, item: &Self::Item) -> u64 {
-        item.bytes()
+        item.bytes(&self.shared.current())
     }
 
     fn process(&self, (): &(), batch: BatchOf<Self>) {

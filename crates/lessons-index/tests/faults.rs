@@ -238,3 +238,15 @@ fn an_unreadable_file_is_a_clear_error() {
     assert!(matches!(error, OpenError::Read { .. }), "{error:?}");
     assert!(error.to_string().contains("lessons.jsonl"), "{error}");
 }
+
+/// The parser quotes all of a string that stands where an object should.
+#[test]
+fn what_is_said_about_a_line_is_short_however_long_the_line_is() {
+    let long = "x".repeat(100_000);
+    for line in [format!("\"{long}\","), format!("{{\"id\":{{\"{long}\":1}}}}"), long] {
+        let report = scratch(line + "\n").open().report();
+        assert_eq!(report.faults_total, 1);
+        assert!(report.faults[0].detail.len() <= 200, "{} bytes", report.faults[0].detail.len());
+        assert!(report.faults[0].to_string().len() < 400);
+    }
+}

@@ -249,3 +249,15 @@ fn fingerprints_are_the_same_for_ever() {
     let known = Fingerprint::of("org/a", "build", "src/x.rs:1: cannot find `y` (E0425)");
     assert_eq!(known.to_string(), "ecfd493eab3fd8b3909f420a31bbbde3");
 }
+
+/// Each count of one failure was a line, of which the last holds.
+#[test]
+fn what_changes_again_and_again_in_a_batch_is_appended_once() {
+    let file = missing();
+    let index = file.open();
+    let counted = index.record_all((0..1_000).map(|_| Failure::new("build", "out of memory")));
+    let times: Vec<u64> = counted.into_iter().map(|lesson| lesson.unwrap().times_seen).collect();
+    assert_eq!(times, (1..=1_000).collect::<Vec<_>>());
+    assert_eq!(file.content().lines().count() as u64, index.write_stats().writes);
+    assert_eq!(file.open().snapshot().all()[0].times_seen, 1_000);
+}

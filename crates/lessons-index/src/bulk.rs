@@ -68,7 +68,9 @@ pub(crate) fn load(
         std::iter::from_fn(next).map(|(at, part)| (at, parse(part, options))).collect::<Vec<_>>()
     };
     thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        // Where there can be no more threads, this one does what they leave.
+        let spawn = |_| thread::Builder::new().spawn_scoped(scope, work).ok();
+        let workers: Vec<_> = (0..threads).map_while(spawn).collect();
         let mut sent = 0;
         let rest = read(&mut file, len, options, |part| {
             on_bytes(&part);
@@ -78,7 +80,7 @@ pub(crate) fn load(
             }
         });
         drop(sender);
-        let mut parts = Vec::with_capacity(sent);
+        let mut parts = if workers.is_empty() { work() } else { Vec::with_capacity(sent) };
         for worker in workers {
             match worker.join() {
                 Ok(parsed) => parts.extend(parsed),

@@ -91,6 +91,16 @@ pub enum CompactError {
         /// The first of them.
         fault: Box<Fault>,
     },
+    /// The file has several names, of which only one would name the new file.
+    #[error(
+        "{path:?} has {links} names, and would lose the others; remove them, or use links by name"
+    )]
+    Linked {
+        /// The file.
+        path: PathBuf,
+        /// How many names it has.
+        links: u64,
+    },
     /// The new file cannot be written.
     #[error("cannot write {path:?} to compact its neighbour; the file is as it was before")]
     Write {
@@ -122,6 +132,10 @@ pub(crate) fn compact(
         Err(OpenError::Missing { .. }) => return Ok(Compacted::default()),
         Err(error) => return Err(WriteError::Refresh(error).into()),
     };
+    let links = look.metadata.nlink();
+    if links > 1 {
+        return Err(CompactError::Linked { path: path.to_owned(), links });
+    }
     let mut job = Job { path, options, policy, old, done: Compacted::default() };
     let last = job.last_of_each_id()?;
     let fresh = beside(path, ".", ".compact");
@@ -188,6 +202,10 @@ impl Job<'_> {
         let end = self.copy_behind(end, &new).map_err(failed)?;
         new.sync_all().map_err(failed)?;
         let folder = File::open(folder_of(self.path)).map_err(failed)?;
+        if self.done.quarantined > 0 {
+            // What moved aside must not be lost when the rename is not.
+            folder.sync_all().map_err(failed)?;
+        }
         fs::rename(fresh, self.path).map_err(failed)?;
         self.finish(end, &new, &folder)
             .map_err(|source| CompactError::Unsynced { path: self.path.to_owned(), source })
@@ -346,7 +364,8 @@ pub(crate) fn create_private(path: &Path) -> io::Result<File> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+    // Others may append once it is in place.
+    OpenOptions::new().append(true).create_new(true).mode(0o600).open(path)
 }
 
 /// Returns the name of a file in the same folder.

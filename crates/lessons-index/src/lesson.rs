@@ -7,6 +7,7 @@ use crate::fault::LineError;
 use crate::members::{self, Members};
 use crate::parse::Parser;
 use crate::record::{Field, Record};
+use crate::stamp;
 use crate::text;
 
 /// Is one lesson: a failure, what it belongs to, and what resolved it.
@@ -328,13 +329,13 @@ impl LessonBuilder {
 
     /// Sets when the failure was seen last.
     pub fn last_seen(mut self, time: Timestamp) -> Self {
-        self.lesson.last_seen = Some(time);
+        self.lesson.last_seen = stamp::known(time);
         self
     }
 
     /// Sets when the failure was seen first.
     pub fn first_seen(mut self, time: Timestamp) -> Self {
-        self.lesson.first_seen = Some(time);
+        self.lesson.first_seen = stamp::known(time);
         self
     }
 

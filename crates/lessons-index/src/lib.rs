@@ -51,11 +51,17 @@
 //!
 //! * Linux and macOS, on file systems where locks work.
 //! * The lessons are in memory, with their lines. A line may have 16 MiB by default.
-//! * Programs that append without the lock must write whole lines in one write; a failed write
-//!   of ours is then not always undone ([`WriteError::Torn`] says so), and what they write in the
-//!   moment of a compaction can be lost.
+//! * Programs that append without the lock must write whole lines in one write, and open the file
+//!   for each: what they write in the moment of a compaction, or ever after to a file that they
+//!   keep open, is lost ([`Options::with_auto_compact`] turns those off that come by themselves). A
+//!   failed write of ours is then not always undone ([`WriteError::Torn`] says so).
+//! * A batch is seen whole or not at all by the readers of the index that it was added through.
+//!   Another process that reads in the middle of the write sees the lines so far, and a process
+//!   that is killed there leaves them.
+//! * A file with several hard links is not compacted.
 //! * `refresh` compares size, time of change and the last 4 KiB. A change in place of bytes farther
-//!   from the end, while the file grows or within 20 ms of a change before, is not noticed;
+//!   from the end, while the file grows or within 20 ms of a change before (2 s where times are
+//!   whole seconds), is not noticed;
 //!   `reload` always is right, and [`LessonsIndex::verify`] tells whether there is need to. Nothing
 //!   watches the file: call `refresh`, which costs a look at its metadata.
 //! * Who removes the lock file while somebody writes lets a second writer in. Each line is still

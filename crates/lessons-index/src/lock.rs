@@ -61,17 +61,20 @@ impl Sidecar {
                 Some(file) => file,
                 None => Arc::new(open(path)?),
             };
-            let lock = try_lock(&file)?;
+            let mut lock = try_lock(&file)?;
             match fs::metadata(path) {
-                Ok(now) if is_same(&now, &file.metadata()?) => self.open = Some(file),
+                Ok(now) if is_same(&now, &file.metadata()?) => {
+                    self.open = Some(file);
+                    if let Some(lock) = lock.take() {
+                        return Ok(lock);
+                    }
+                }
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
                 // Somebody has removed the file meanwhile, and the next process would lock another
                 // of the same name.
-                _ => continue,
+                _ => {}
             }
-            if let Some(lock) = lock {
-                return Ok(lock);
-            }
+            drop(lock);
             let left = timeout.saturating_sub(start.elapsed());
             if left.is_zero() {
                 return Err(NoLock::Held { by: holder(path) });

@@ -56,7 +56,7 @@ pub enum MergeError {
 /// never conflict. Of a lesson that both sides changed, each key is merged for itself: counters
 /// take what both sides added, `last_seen` the later, `first_seen` the earlier time; of two other
 /// values that differ the one of the side that was seen later holds. The same two sides give the
-/// same lessons, whichever is ours. A tombstone holds against a lesson that was seen last before
+/// same lessons, whichever is ours. A tombstone holds against a lesson that was not seen after
 /// it. Broken lines of either side stay; a lesson that a side with new broken lines does not have
 /// stays too, since it may be in one of them.
 ///
@@ -197,8 +197,9 @@ fn merge(base: &Side, ours: &Side, theirs: &Side) -> (Vec<u8>, Merged) {
 
 /// Merges two lines of one id that both differ from the one before.
 fn combine(base: Option<&Lesson>, ours: &Lesson, theirs: &Lesson) -> String {
-    // The side that was seen later; equal times are told apart by the bytes of the line.
-    let rank = |lesson: &Lesson| (when(lesson), lesson.raw().to_owned());
+    // The side that was seen later. At equal times what is removed is, and the bytes of the line
+    // tell other lines apart.
+    let rank = |lesson: &Lesson| (when(lesson), lesson.is_tombstone(), lesson.raw().to_owned());
     let [older, newer] = if rank(ours) <= rank(theirs) { [ours, theirs] } else { [theirs, ours] };
     if ours.is_tombstone() || theirs.is_tombstone() {
         return newer.raw().to_owned();

@@ -113,8 +113,10 @@ impl Batch<'_> {
             }
             Op::Forget { id } => {
                 let Some(known) = self.get(id) else { return Ok(None) };
-                let (id, now) = (members::quote(id), members::quote(&self.now.to_string()));
-                let line = format!("{{\"id\":{id},\"deleted_at\":{now}}}");
+                // Not before the lesson was seen, on a machine whose clock runs ahead.
+                let at = known.last_seen.map_or(self.now, |seen| seen.max(self.now));
+                let (id, at) = (members::quote(id), members::quote(&at.to_string()));
+                let line = format!("{{\"id\":{id},\"deleted_at\":{at}}}");
                 // A line that nobody would read back removes nothing.
                 let (bytes, max) = (line.len(), self.max_line_bytes);
                 if bytes > max {

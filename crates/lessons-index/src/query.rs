@@ -130,9 +130,12 @@ impl<'s> Query<'s> {
         self
     }
 
-    /// Sets the order; [`Sort::Recent`] by default.
+    /// Sets the order; [`Sort::Recent`] by default. A query that goes on [`after`](Self::after) a
+    /// cursor keeps the order of that.
     pub fn sort(mut self, sort: Sort) -> Self {
-        self.selection.sort = sort;
+        if self.selection.after.is_none() {
+            self.selection.sort = sort;
+        }
         self
     }
 

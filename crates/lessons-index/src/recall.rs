@@ -155,20 +155,21 @@ impl<'s> Recall<'s> {
         loop {
             let ranked = ranking.best(wanted, self.among.as_ref());
             let is_all = ranked.len() < wanted;
-            let picked = self.pick(&ranking, &ranked);
-            if is_all || picked.len() == self.limit || !picks {
+            let (picked, left) = self.pick(&ranking, &ranked);
+            if is_all || picked.len() == self.limit || left < LEAST_TOKENS || !picks {
                 return picked;
             }
             wanted = wanted.saturating_mul(4);
         }
     }
 
-    fn pick(&self, ranking: &Ranking<'s>, ranked: &[Ranked<'s>]) -> Vec<Recalled> {
+    /// Returns what is picked of the best, and how many tokens are left.
+    fn pick(&self, ranking: &Ranking<'s>, ranked: &[Ranked<'s>]) -> (Vec<Recalled>, usize) {
         let mut left = self.budget.unwrap_or(usize::MAX);
         let mut seen = HashSet::new();
         let mut picked = Vec::new();
         for found in ranked {
-            if picked.len() == self.limit {
+            if picked.len() == self.limit || left < LEAST_TOKENS {
                 break;
             }
             let tokens = tokens(found);
@@ -183,9 +184,12 @@ impl<'s> Recall<'s> {
                 tokens,
             });
         }
-        picked
+        (picked, left)
     }
 }
+
+/// Tokens of the smallest lesson that shares a word with a text.
+const LEAST_TOKENS: usize = 2;
 
 /// Estimates what a lesson takes in a prompt.
 fn tokens(found: &Ranked<'_>) -> usize {

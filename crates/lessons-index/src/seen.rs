@@ -12,6 +12,9 @@ const WINDOW_BYTES: usize = 4096;
 /// clock that stands still between two ticks.
 const TICK: Duration = Duration::from_millis(20);
 
+/// The same where times are whole seconds, as they seem to be.
+const LONG_TICK: Duration = Duration::from_secs(2);
+
 /// Is the metadata of a file, and when it was looked at.
 #[derive(Debug)]
 pub(crate) struct Look {
@@ -36,9 +39,8 @@ impl Look {
         let (Ok(seconds), Ok(nanos)) = (u64::try_from(seconds), u64::try_from(nanos)) else {
             return false;
         };
-        let changed = Duration::from_secs(seconds).saturating_add(Duration::from_nanos(nanos));
         let at = self.at.duration_since(UNIX_EPOCH).unwrap_or_default();
-        changed.saturating_add(TICK) < at
+        is_past(Duration::from_secs(seconds).saturating_add(Duration::from_nanos(nanos)), at)
     }
 }
 
@@ -46,6 +48,9 @@ impl Look {
 pub(crate) struct Seen {
     device: u64,
     inode: u64,
+    /// When it was created, where the file system says: the number of a file that was removed is
+    /// given to the next.
+    born: Option<SystemTime>,
     /// Bytes that are read.
     pub(crate) offset: u64,
     /// The last of them.
@@ -62,6 +67,7 @@ impl Seen {
         Self {
             device: look.metadata.dev(),
             inode: look.metadata.ino(),
+            born: look.metadata.created().ok(),
             offset,
             window,
             changed: is_sure.then(|| changed(&look.metadata)),
@@ -69,7 +75,7 @@ impl Seen {
     }
 
     pub(crate) fn is_same_file(&self, now: &Metadata) -> bool {
-        (self.device, self.inode) == (now.dev(), now.ino())
+        (self.device, self.inode, self.born) == (now.dev(), now.ino(), now.created().ok())
     }
 
     /// Returns whether a file is the one that was read, to its end and as it was, without a look
@@ -97,6 +103,12 @@ pub(crate) fn slide(window: &mut Vec<u8>, bytes: &[u8]) {
     window.drain(..window.len().saturating_sub(WINDOW_BYTES));
 }
 
+/// Returns whether a change at a time `at` gets another time than one before it.
+fn is_past(changed: Duration, at: Duration) -> bool {
+    let tick = if changed.subsec_nanos() == 0 { LONG_TICK } else { TICK };
+    changed.saturating_add(tick) < at
+}
+
 fn changed(metadata: &Metadata) -> (i64, i64) {
     (metadata.ctime(), metadata.ctime_nsec())
 }
@@ -104,6 +116,15 @@ fn changed(metadata: &Metadata) -> (i64, i64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_time_in_whole_seconds_says_less() {
+        let at = Duration::from_millis;
+        assert!(!is_past(at(10_000), at(11_900)));
+        assert!(is_past(at(10_000), at(12_001)));
+        assert!(!is_past(at(10_001), at(10_020)));
+        assert!(is_past(at(10_001), at(10_022)));
+    }
 
     #[test]
     fn a_file_that_changed_a_moment_ago_is_looked_into() {

@@ -1,5 +1,7 @@
 //! How a query finds its lessons.
 
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, binary_heap::PeekMut};
 use std::iter::Peekable;
 use std::ops::{Bound, Range};
 
@@ -217,8 +219,8 @@ impl<'s> Selection<'s> {
             let docs = within(column.list(symbol)).iter().copied();
             return Box::new(docs.filter(is_selected).filter(keeps));
         }
-        let lists = symbols.iter().map(|symbol| within(column.list(*symbol))).collect();
-        Box::new(Union { lists }.filter(is_selected).filter(keeps))
+        let lists = symbols.iter().map(|symbol| within(column.list(*symbol)));
+        Box::new(Union::of(lists).filter(is_selected).filter(keeps))
     }
 
     fn has_range(&self) -> bool {
@@ -295,16 +297,26 @@ fn has_text(segment: &Segment, doc: u32, needle: &Finder<'_>, is_short: bool) ->
 
 /// Merges lists that have no lesson in common.
 struct Union<'s> {
-    lists: Vec<&'s [u32]>,
+    /// What is left of each, by its first lesson.
+    lists: BinaryHeap<Reverse<&'s [u32]>>,
+}
+
+impl<'s> Union<'s> {
+    fn of(lists: impl Iterator<Item = &'s [u32]>) -> Self {
+        Self { lists: lists.filter(|list| !list.is_empty()).map(Reverse).collect() }
+    }
 }
 
 impl Iterator for Union<'_> {
     type Item = u32;
 
     fn next(&mut self) -> Option<u32> {
-        let first = self.lists.iter_mut().filter(|list| !list.is_empty()).min_by_key(|l| l[0])?;
-        let (doc, rest) = first.split_first()?;
-        *first = rest;
+        let mut first = self.lists.peek_mut()?;
+        let (doc, rest) = first.0.split_first()?;
+        first.0 = rest;
+        if rest.is_empty() {
+            PeekMut::pop(first);
+        }
         Some(*doc)
     }
 }

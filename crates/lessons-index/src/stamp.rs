@@ -11,7 +11,12 @@ pub(crate) fn parse(text: &str) -> Result<Option<Timestamp>, jiff::Error> {
         Some(time) => time,
         None => text.parse()?,
     };
-    Ok((time != NEVER).then_some(time))
+    Ok(known(time))
+}
+
+/// Returns a time, unless it is the one that was never set.
+pub(crate) fn known(time: Timestamp) -> Option<Timestamp> {
+    (time != NEVER).then_some(time)
 }
 
 /// Parses the common form `2026-01-31T09:30:00.123Z`; `None` for every other.

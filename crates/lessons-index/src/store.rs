@@ -28,6 +28,19 @@ impl Default for Store {
     }
 }
 
+/// Is held by who merges. If that ends by a panic, the next change begins anew.
+struct Turn<'a>(&'a Store);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let mut work = lock(&self.0.work);
+            work.is_merging = false;
+            work.ended = Vec::new();
+        }
+    }
+}
+
 /// Is held by who changes the current state, for as long as that takes.
 #[derive(Default)]
 struct Work {
@@ -79,6 +92,7 @@ impl Store {
 
     /// Merges until there is nothing to merge.
     pub(crate) fn merge(&self) {
+        let _turn = Turn(self);
         loop {
             let merge = {
                 let mut work = lock(&self.work);
@@ -141,13 +155,16 @@ impl Store {
         let mut bytes: usize = pages.iter().map(|page| page.raw_bytes()).sum();
         let mut segments: Vec<Arc<Segment>> = Vec::new();
         for segment in by_size {
-            bytes = bytes.saturating_add(segment.raw_bytes());
-            let is_small = lessons == 0 || alive(segment) <= 2 * lessons;
-            if !is_small || bytes > self.max_segment_bytes {
+            if lessons > 0 && alive(segment) > 2 * lessons {
                 break;
             }
-            lessons += alive(segment);
-            segments.push(Arc::clone(segment));
+            // Of a segment whose lessons are all dead nothing is copied.
+            let copied = if alive(segment) > 0 { segment.raw_bytes() } else { 0 };
+            if bytes.saturating_add(copied) <= self.max_segment_bytes {
+                bytes += copied;
+                lessons += alive(segment);
+                segments.push(Arc::clone(segment));
+            }
         }
         // One segment alone would be copied for nothing, unless all of it is dead.
         let is_alone = segments.is_empty() || (segments.len() == 1 && lessons > 0);
@@ -220,6 +237,28 @@ mod tests {
         let query = crate::query::Query::new(&state);
         assert_eq!(query.iter().count(), state.alive);
         assert_eq!(query.contains("Z").unwrap().count(), 1);
+    }
+
+    /// It was sorted first for its few lessons and was too long for its many bytes, so that no other
+    /// was merged.
+    #[test]
+    fn a_dead_segment_that_is_long_stops_no_merge() {
+        const MAX: usize = 64 << 10;
+        let store = Store { max_segment_bytes: MAX, ..Store::default() };
+        let publish = |round: usize, text: &str| {
+            let line = |n| format!("{{\"id\":\"{n}\",\"failure_msg\":\"{text}\"}}");
+            let lesson = |n| Arc::new(Lesson::parse_line(&line(n)).unwrap());
+            let lessons = (round * PAGE..(round + 1) * PAGE).map(lesson).collect();
+            if store.publish(Change { lessons, ..Change::default() }) {
+                store.merge();
+            }
+        };
+        publish(0, &"x".repeat(MAX / PAGE));
+        publish(0, "");
+        (1..4).for_each(|round| publish(round, ""));
+        let state = store.current();
+        assert!(state.segments.iter().all(|segment| segment.dead_count() == 0));
+        assert_eq!((state.alive, state.segments.len()), (4 * PAGE, 2));
     }
 
     /// A change of that many lessons is a segment at once, and leaves no full page behind.

@@ -291,3 +291,17 @@ fn a_file_of_tombstones_and_broken_lines_is_not_compacted_by_each_process() {
     assert_eq!(index.write_stats().compactions, 1);
     assert_eq!(index.snapshot().len(), 2);
 }
+
+/// The other names would have gone on with the old file, and its lock.
+#[test]
+fn a_file_of_two_names_is_not_compacted() {
+    let file = scratch("{\"id\":\"a\"}\n{\"id\":\"a\"}\n");
+    fs::hard_link(&file.path, file.dir.path().join("other")).unwrap();
+    let index = LessonsIndex::open(&file.path, options().with_auto_compact(Some(1))).unwrap();
+    index.add(lesson("a")).unwrap();
+    let error = index.compact(&Compaction::default()).unwrap_err();
+    assert!(matches!(error, CompactError::Linked { links: 2, .. }), "{error}");
+    assert_eq!(file.content().lines().count(), 3);
+    fs::remove_file(file.dir.path().join("other")).unwrap();
+    assert_eq!(index.compact(&Compaction::default()).unwrap().dropped, 2);
+}

@@ -105,3 +105,15 @@ fn lessons_of_many_keys_are_merged_in_one_pass() {
     let both = both.replace(&format!("{last}0"), &format!("{last}2"));
     assert_eq!(fs::read_to_string(ours).unwrap(), both);
 }
+
+/// A tombstone from before the lesson was seen would not hold against it.
+#[test]
+fn what_was_removed_by_a_slow_clock_stays_removed() {
+    let ahead = "{\"id\":\"x\",\"last_seen\":\"2999-01-01T00:00:00Z\"}\n";
+    let file = scratch(ahead);
+    file.open().forget("x").unwrap();
+    let base = beside(&file, "base", ahead);
+    let voted = ahead.replace('}', ",\"helpful\":1}");
+    merge_files(base, &file.path, beside(&file, "theirs", &voted)).unwrap();
+    assert!(file.open().snapshot().is_empty());
+}

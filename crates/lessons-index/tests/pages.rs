@@ -89,3 +89,17 @@ proptest! {
         }
     }
 }
+
+/// The lessons were cut by the place of the cursor in one order, and left out by that in another.
+#[test]
+fn a_query_that_goes_on_keeps_the_order_of_its_cursor() {
+    let file = common::scratch(
+        "{\"id\":\"a\",\"last_seen\":\"2026-01-03T00:00:00Z\"}\n{\"id\":\"b\"}\n{\"id\":\"c\",\"last_seen\":\"2026-01-04T00:00:00Z\"}\n",
+    );
+    let index = file.open();
+    let snapshot = index.snapshot();
+    let first = snapshot.query().sort(Sort::Id).limit(1).run();
+    let cursor = Cursor::after(Sort::Id, &first[0]);
+    let rest = snapshot.query().after(cursor).sort(Sort::Recent).run();
+    assert_eq!(ids(&rest), ["b", "c"]);
+}

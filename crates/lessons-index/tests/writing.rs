@@ -261,3 +261,15 @@ fn what_changes_again_and_again_in_a_batch_is_appended_once() {
     assert_eq!(file.content().lines().count() as u64, index.write_stats().writes);
     assert_eq!(file.open().snapshot().all()[0].times_seen, 1_000);
 }
+
+/// It was a time in memory, and none in the file.
+#[test]
+fn a_time_that_go_never_set_is_none_before_it_is_read_back() {
+    let file = missing();
+    let index = file.open();
+    let never = "0001-01-01T00:00:00Z".parse().unwrap();
+    let built = Lesson::builder("a").last_seen(never).first_seen(never).build().unwrap();
+    let added = index.add(built).unwrap();
+    assert_eq!((added.last_seen, added.first_seen), (None, None));
+    assert_eq!(index.snapshot().all(), file.open().snapshot().all());
+}

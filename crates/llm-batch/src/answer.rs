@@ -247,6 +247,18 @@ impl RequestError {
         }
     }
 
+    /// Tells whether the provider may have run the request, and bill it, although no answer came.
+    pub fn may_be_paid(&self) -> bool {
+        match self {
+            RequestError::DeadlineMissed { may_be_paid } => *may_be_paid,
+            RequestError::Missing { .. }
+            | RequestError::Unknown { .. }
+            | RequestError::Ambiguous { .. }
+            | RequestError::Pending { .. } => true,
+            _ => false,
+        }
+    }
+
     /// Tells whether the same request, asked anew, may well succeed without any change.
     pub fn is_retryable(&self) -> bool {
         match self {

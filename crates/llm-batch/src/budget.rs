@@ -1,8 +1,10 @@
 //! What a pass may cost.
 
+use crate::answer::{RequestError, Status};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::lane::Lane;
+use crate::session::Session;
 use crate::table::Table;
 
 /// What may still be spent on sending once more what may have been paid for already. What was not
@@ -27,6 +29,53 @@ impl Budget {
     }
 }
 
+impl Session<'_> {
+    /// Returns why a request is not sent that may cost more than its own budget, with what it may
+    /// have cost in so many creates before.
+    pub(crate) fn over_budget(
+        &self,
+        index: usize,
+        doubts: u32,
+    ) -> Result<Option<RequestError>, Error> {
+        let Some(budget) = self.table.budget(index) else { return Ok(None) };
+        match self.engine.estimate(self.table, index, None) {
+            Ok(estimate) => {
+                let estimate = estimate * f64::from(doubts.saturating_add(1));
+                // No number at all is no permission.
+                let is_within = estimate <= budget;
+                Ok((!is_within).then_some(RequestError::OverBudget { estimate, budget }))
+            }
+            Err(error @ (Error::NoPrice { .. } | Error::NoLongestAnswer { .. })) => {
+                Ok(Some(RequestError::invalid(error.to_string())))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Tells whether requests of a create may be sent once more although that may be paid for, by
+    /// their own budgets and that of the pass, and takes what it may cost out of the latter.
+    pub(crate) fn afford(
+        &mut self,
+        at: usize,
+        members: impl IntoIterator<Item = u32>,
+    ) -> Result<bool, Error> {
+        let doubts = {
+            let state = self.engine.state();
+            state.doubts(at) + u32::from(!state.record(at).is_doubted())
+        };
+        let mut dollars = 0.0;
+        for member in members {
+            if self.over_budget(member as usize, doubts)?.is_some() {
+                return Ok(false);
+            }
+            if self.engine.settings.max_cost.is_some() {
+                dollars += self.engine.estimate(self.table, member as usize, None)?;
+            }
+        }
+        Ok(self.budget.take(dollars))
+    }
+}
+
 impl Engine {
     /// Refuses a pass that may cost more than it must: what its requests have cost, and what those
     /// may cost that have no answer yet. One that sends nothing new costs nothing new.
@@ -39,25 +88,31 @@ impl Engine {
                 continue;
             }
             let model = &table.group(index).model;
-            let no_price = || Error::NoPrice { model: model.clone() };
-            let (is_unsent, delivered, is_doubted, lane) = {
+            let (known, told, lane, is_unsent, doubts) = {
                 let state = self.state();
-                let known = state.find(&item.id).filter(|known| known.digest == item.digest);
+                let known = state.known(item);
                 let lane = known.map(|known| state.record(known.at).intent.lane);
-                let delivered = known.and_then(|_| state.delivered(&item.id));
                 let is_unsent = known.is_none_or(|known| state.record(known.at).is_unsent());
-                (is_unsent, delivered, state.is_doubted(&item.id), lane)
+                let doubts = known.map_or(0, |known| state.doubts(known.at));
+                (known, state.told(item), lane, is_unsent, doubts)
             };
-            total += match (delivered, lane) {
-                (Some(delivered), Some(lane)) => prices
-                    .cost(model, lane, delivered.usage.unwrap_or_default())
-                    .ok_or_else(no_price)?,
-                _ => self.estimate(table, index, lane)?,
+            total += match told.filter(|_| known.is_some()) {
+                // What was answered without a count of its tokens has cost what it may cost.
+                Some(told) => match (told.delivered.status, told.delivered.usage) {
+                    (_, Some(usage)) => prices
+                        .cost(model, lane.unwrap_or_default(), usage)
+                        .ok_or_else(|| Error::NoPrice { model: model.clone() })?,
+                    (status, None) if status == Status::Succeeded || told.may_be_paid => {
+                        self.estimate(table, index, lane)?
+                    }
+                    _ => 0.0,
+                },
+                None => self.estimate(table, index, lane)?,
             };
-            if is_doubted {
-                total += self.estimate(table, index, lane)?;
+            if doubts > 0 {
+                total += f64::from(doubts) * self.estimate(table, index, lane)?;
             }
-            sends |= is_unsent && delivered.is_none();
+            sends |= is_unsent && told.is_none();
         }
         // No number at all is no permission.
         let is_within = total <= max;
@@ -76,11 +131,11 @@ impl Engine {
     ) -> Result<f64, Error> {
         let model = &table.group(index).model;
         let lane = lane.unwrap_or_default().max(self.settings.lane.dearest());
-        let longest = table
-            .longest_answer(index)?
-            .ok_or_else(|| Error::NoLongestAnswer { id: table.id(index).to_string() })?;
-        let bytes = table.items()[index].bytes;
-        let estimate = self.settings.prices.estimate(model, lane, bytes, longest);
+        let extent = table.extent(index)?;
+        if extent.answer_tokens.is_none() {
+            return Err(Error::NoLongestAnswer { id: table.id(index).to_string() });
+        }
+        let estimate = self.settings.prices.estimate(model, lane, extent);
         estimate.ok_or_else(|| Error::NoPrice { model: model.clone() })
     }
 }

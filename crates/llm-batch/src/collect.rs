@@ -101,8 +101,11 @@ impl Session<'_> {
                 let next = self.later(watch.backoff.after_failure(retry_after));
                 self.watch_later(next, watch);
             }
-            Some(CallError::Refused { message }) => {
+            Some(CallError::Refused { mut message }) => {
                 let batch_id = watch.batch_id;
+                if !self.engine.state().record(watch.at).is_of(&*self.engine.provider) {
+                    message.push_str("; the batch was created with another key than that of now");
+                }
                 self.refused.get_or_insert(PendingReason::Refused { batch_id, message });
             }
         }
@@ -197,7 +200,7 @@ impl Session<'_> {
     ) -> Option<u32> {
         let state = self.engine.state();
         let is_it = |index: &u32| {
-            let known = state.find(self.table.id(*index as usize));
+            let known = state.known(&self.table.items()[*index as usize]);
             known.is_some_and(|known| (known.at, known.seq) == (at, seq))
         };
         [again, alone].into_iter().find_map(|list| {
@@ -245,11 +248,11 @@ impl Session<'_> {
         if !is_unpaid
             && may_pay_twice
             && self.may_resend(resent)
-            && self.afford(wanted.iter().copied())?
+            && self.afford(watch.at, wanted.iter().copied())?
         {
             let number = self.engine.state().record(watch.at).number;
             let interval = self.engine.settings.poll_interval;
-            let send = Send::new(wanted, Some(number), resent + 1, interval).doubtful();
+            let send = Send::new(wanted, vec![number], resent + 1, interval).doubtful();
             self.jobs.push(Instant::now(), Job::Send(send));
             return Ok(None);
         }
@@ -307,7 +310,7 @@ impl Session<'_> {
         self.ask_alone(&mut watch, number)?;
         if !watch.again.is_empty() {
             let interval = self.engine.settings.poll_interval;
-            let send = Send::new(watch.again, Some(number), resent.saturating_add(1), interval);
+            let send = Send::new(watch.again, vec![number], resent.saturating_add(1), interval);
             // What was too much for the provider just now is too much at once, too.
             let wait = self.crowded.after_failure(None);
             let next = self.later(wait);
@@ -348,9 +351,10 @@ impl Session<'_> {
             }
             return Ok(());
         }
-        state.void(watch.at, format!("{kind}: {message}"), None)?;
+        let reason = format!("{kind}: {message}");
+        state.settle(watch.at, Fate::Void { reason, may_be_paid: false })?;
         let record = state.record(watch.at);
-        let (replaces, resent) = (Some(record.number), record.intent.resent);
+        let (replaces, resent) = (vec![record.number], record.intent.resent);
         drop(state);
         self.discard(watch.at);
         if members.is_empty() {

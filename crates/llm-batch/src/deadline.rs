@@ -9,7 +9,7 @@ use crate::collect::Watch;
 use crate::direct::Ask;
 use crate::draft::NOBODY;
 use crate::error::Error;
-use crate::lane::{Lane, LaneChoice};
+use crate::lane::LaneChoice;
 use crate::provider::{CallError, Progress};
 use crate::session::{Job, Session};
 
@@ -106,9 +106,10 @@ impl Session<'_> {
                 }
                 let due = self.table.due(member as usize);
                 let is_near = due.is_some_and(|due| due.checked_sub(half).unwrap_or(now) <= now);
-                if is_near && self.afford([member])? {
+                if is_near && self.afford(watch.at, [member])? {
                     watch.members[at] = NOBODY;
-                    let ask = Ask::new(member, Some(number)).doubtful();
+                    let mut ask = Ask::new(member, Some(number));
+                    ask.may_be_paid = true;
                     self.direct.extend([ask], self.table);
                 }
             }
@@ -137,45 +138,31 @@ impl Session<'_> {
     }
 
     /// Asks a request alone that a batch came too late for, or ends it where that is too late too.
-    pub(crate) fn ask_or_miss(
-        &mut self,
-        member: u32,
-        replaces: Option<u64>,
-        may_be_paid: bool,
-    ) -> Result<(), Error> {
-        let is_over = self.table.due(member as usize).is_some_and(|due| due <= Instant::now());
+    pub(crate) fn ask_or_miss(&mut self, ask: Ask) -> Result<(), Error> {
+        let is_over = self.table.due(ask.member as usize).is_some_and(|due| due <= Instant::now());
         if self.is_auto() && !is_over {
-            self.direct.extend([Ask::new(member, replaces)], self.table);
+            self.direct.extend([ask], self.table);
             return Ok(());
         }
-        self.hand_over(member as usize, Err(RequestError::DeadlineMissed { may_be_paid }))
+        self.miss_ask(&ask)
+    }
+
+    /// Ends a request that was to be asked alone and is overdue.
+    fn miss_ask(&mut self, ask: &Ask) -> Result<(), Error> {
+        let may_be_paid = self.engine.state().doubts_before(ask.replaces, ask.may_be_paid) > 0;
+        let missed = RequestError::DeadlineMissed { may_be_paid };
+        self.hand_over(ask.member as usize, Err(missed))
     }
 
     /// Ends what waits to be asked alone and is overdue.
     pub(crate) fn miss_asks(&mut self) -> Result<(), Error> {
-        for member in self.direct.take_overdue(self.table) {
-            let missed = RequestError::DeadlineMissed { may_be_paid: false };
-            self.hand_over(member as usize, Err(missed))?;
-        }
-        Ok(())
-    }
-
-    /// Takes what sending requests once more may cost out of the budget, if it is there.
-    pub(crate) fn afford(&mut self, members: impl IntoIterator<Item = u32>) -> Result<bool, Error> {
-        if self.engine.settings.max_cost.is_none() {
-            return Ok(true);
-        }
-        let mut dollars = 0.0;
-        for member in members {
-            dollars += self.engine.estimate(self.table, member as usize, Some(Lane::Batch))?;
-        }
-        Ok(self.budget.take(dollars))
+        self.direct.take_overdue(self.table).iter().try_for_each(|ask| self.miss_ask(ask))
     }
 
     /// Takes the requests of an ended batch that want to be asked alone.
     pub(crate) fn ask_alone(&mut self, watch: &mut Watch, number: u64) -> Result<(), Error> {
         for member in mem::take(&mut watch.alone) {
-            self.ask_or_miss(member, Some(number), false)?;
+            self.ask_or_miss(Ask::new(member, Some(number)))?;
         }
         Ok(())
     }

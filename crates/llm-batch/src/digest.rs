@@ -9,21 +9,32 @@ pub(crate) type Digest = [u8; 32];
 /// Returns the digest of everything that decides an answer: kind, model, provider, base URL and
 /// what goes on the wire. The id is not in it; id and digest together are a request's identity.
 pub(crate) fn digest(provider: &dyn Provider, request: &Request, encoded: &str) -> Digest {
-    let mut hasher = blake3::Hasher::new();
-    let parts = [
+    hash([
         "llm-batch request 1",
         provider.name(),
         provider.endpoint(),
         request.kind.as_str(),
         &request.model,
         encoded,
-    ];
+    ])
+    .into()
+}
+
+/// Returns what tells one key from another, and is not the key: in a folder that somebody else reads
+/// it can only be compared with keys that he has already, one by one for each salt.
+pub(crate) fn account(salt: &str, endpoint: &str, key: &str) -> String {
+    let hash = hash(["llm-batch account 1", salt, endpoint, key]);
+    hash.to_hex()[..32].to_owned()
+}
+
+fn hash<const N: usize>(parts: [&str; N]) -> blake3::Hash {
+    let mut hasher = blake3::Hasher::new();
     for part in parts {
         // The length in front keeps one part from running into the next.
         hasher.update(&(part.len() as u64).to_le_bytes());
         hasher.update(part.as_bytes());
     }
-    hasher.finalize().into()
+    hasher.finalize()
 }
 
 pub(crate) fn to_hex(digest: Digest) -> String {

@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
@@ -51,13 +50,14 @@ struct Trouble {
 /// A request that is to be asked, perhaps once more.
 #[derive(Debug)]
 pub(crate) struct Ask {
-    member: u32,
-    replaces: Option<u64>,
+    pub(crate) member: u32,
+    /// The record whose request this is.
+    pub(crate) replaces: Option<u64>,
     at: Option<usize>,
     /// How often an answer was lost.
     lost: u32,
-    /// Whether it may have been paid for, in the batch that it comes from.
-    may_be_paid: bool,
+    /// Whether the batch that it comes from may have run it.
+    pub(crate) may_be_paid: bool,
 }
 
 /// What came of an [`Ask`].
@@ -71,11 +71,6 @@ pub(crate) struct Reply {
 impl Ask {
     pub(crate) fn new(member: u32, replaces: Option<u64>) -> Ask {
         Ask { member, replaces, at: None, lost: 0, may_be_paid: false }
-    }
-
-    /// Returns the same for a request that may have been paid for.
-    pub(crate) fn doubtful(self) -> Ask {
-        Ask { may_be_paid: true, ..self }
     }
 }
 
@@ -105,7 +100,7 @@ impl Direct {
     }
 
     /// Takes out what waits and is overdue.
-    pub(crate) fn take_overdue(&mut self, table: &Table) -> Vec<u32> {
+    pub(crate) fn take_overdue(&mut self, table: &Table) -> Vec<Ask> {
         let now = Instant::now();
         if self.due.is_none_or(|due| due > now) {
             return Vec::new();
@@ -114,7 +109,7 @@ impl Direct {
         let mut overdue = Vec::new();
         for ask in mem::take(&mut self.queue) {
             if table.due(ask.member as usize).is_some_and(|due| due <= now) {
-                overdue.push(ask.member);
+                overdue.push(ask);
             } else {
                 self.notice(&ask, table);
                 self.queue.push_back(ask);
@@ -216,17 +211,9 @@ impl<'s> Session<'s> {
         let group = self.table.group(ask.member as usize);
         let nonce = nonce();
         let intent = Intent {
-            nonce: nonce.clone(),
-            provider: provider.name().to_owned(),
-            endpoint: provider.endpoint().to_owned(),
-            kind: group.kind.to_string(),
-            model: group.model.clone(),
-            anchor: String::new(),
-            lane: Lane::Sync,
-            replaces: ask.replaces,
-            resent: 0,
+            replaces: ask.replaces.into_iter().collect(),
             may_be_paid: ask.may_be_paid,
-            preparing: false,
+            ..Intent::new(provider, group, nonce.clone(), Lane::Sync)
         };
         let at = state.begin(intent, &[ask.member], self.table)?;
         ask.at = Some(at);
@@ -274,10 +261,10 @@ impl<'s> Session<'s> {
                 ask.lost += 1;
                 if self.engine.settings.sync_retry
                     && ask.lost <= LOST
-                    && self.afford([ask.member])?
+                    && self.afford(at, [ask.member])?
                 {
                     self.direct.went_badly(interval, None);
-                    let replaces = Some(self.doubt(at, ask.member, reason)?);
+                    let replaces = Some(self.doubt(at, reason)?);
                     ask = Ask { replaces, at: None, ..ask };
                     self.direct.put_back(ask, self.table);
                     return Ok(());
@@ -300,8 +287,8 @@ impl<'s> Session<'s> {
             let answer = self.engine.provider.answer(response);
             return self.hand_over(member as usize, Ok(answer));
         }
-        if self.engine.settings.sync_retry && self.afford([member])? {
-            let replaces = Some(self.doubt(at, member, reason.to_owned())?);
+        if self.engine.settings.sync_retry && self.afford(at, [member])? {
+            let replaces = Some(self.doubt(at, reason.to_owned())?);
             self.direct.extend([Ask::new(member, replaces)], self.table);
             return Ok(());
         }
@@ -309,10 +296,9 @@ impl<'s> Session<'s> {
     }
 
     /// Gives an ask up that may have been paid for; returns the number of its record.
-    fn doubt(&mut self, at: usize, member: u32, reason: String) -> Result<u64, Error> {
-        let mut id = std::iter::once(Arc::clone(self.table.id(member as usize)));
+    fn doubt(&mut self, at: usize, reason: String) -> Result<u64, Error> {
         let mut state = self.engine.state();
-        state.void(at, reason, Some(&mut id))?;
+        state.settle(at, Fate::Void { reason, may_be_paid: true })?;
         Ok(state.record(at).number)
     }
 

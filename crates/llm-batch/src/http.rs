@@ -13,6 +13,7 @@ use ureq::http::{Request, Response, StatusCode};
 use ureq::{Agent, Body, BodyReader, SendBody};
 
 use crate::base_url::BaseUrl;
+use crate::digest::account;
 use crate::provider::{Call, CallError, CreateError};
 use crate::retry_after::retry_after;
 use crate::stop::Hooked;
@@ -100,6 +101,11 @@ impl Http {
 
     pub(crate) fn base(&self) -> &BaseUrl {
         &self.base
+    }
+
+    /// Returns a digest of the key and of where it goes.
+    pub(crate) fn account(&self, salt: &str) -> String {
+        account(salt, self.base.as_str(), self.key.expose_secret().trim())
     }
 
     /// Sends one POST, once, whatever happens.
@@ -384,13 +390,6 @@ fn agent(base: &BaseUrl, kept_connections: usize) -> Agent {
         .timeout_connect(Some(CONNECT))
         .build()
         .into()
-}
-
-/// Returns a header that carries a secret and is never shown.
-pub(crate) fn secret_header(value: &str) -> Option<HeaderValue> {
-    let mut value = HeaderValue::from_str(value).ok()?;
-    value.set_sensitive(true);
-    Some(value)
 }
 
 /// Returns the kind and message of an error body: nested, flat, or no JSON at all. Secrets are

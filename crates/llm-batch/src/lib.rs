@@ -101,6 +101,7 @@ mod wire_id;
 mod backoff;
 mod stop;
 
+mod deliveries;
 mod durable;
 mod overview;
 mod record;

@@ -99,19 +99,19 @@ impl Overview {
     /// [`Error::StateFile`] when something in it is foreign, damaged or of another version,
     /// [`Error::StateIo`] when it cannot be read.
     pub fn read(state: impl AsRef<Path>) -> Result<Overview, Error> {
-        let (all, delivered) = peek(state.as_ref())?;
-        let mut waiting = vec![0; all.list.len()];
-        let open = all.known.iter().filter(|(id, _)| !delivered.contains_key(*id));
-        open.for_each(|(_, known)| waiting[known.at] += 1);
-        let is_success = |id: &&_| {
-            delivered.get(*id).is_some_and(|delivered| delivered.status == Status::Succeeded)
-        };
-        Ok(Overview {
-            requests: all.known.len(),
-            delivered: all.known.keys().filter(|id| delivered.contains_key(*id)).count(),
-            succeeded: all.known.keys().filter(is_success).count(),
-            submissions: all.list.into_iter().zip(waiting).map(submission).collect(),
-        })
+        let (all, told) = peek(state.as_ref())?;
+        let (mut waiting, mut delivered, mut succeeded) = (vec![0; all.list.len()], 0, 0);
+        all.known.iter().for_each(|(id, known)| {
+            match told.get(id).filter(|told| told.is_of(known.digest)) {
+                Some(told) => {
+                    delivered += 1;
+                    succeeded += usize::from(told.delivered.status == Status::Succeeded);
+                }
+                None => waiting[known.at] += 1,
+            }
+        });
+        let submissions = all.list.into_iter().zip(waiting).map(submission).collect();
+        Ok(Overview { requests: all.known.len(), delivered, succeeded, submissions })
     }
 }
 

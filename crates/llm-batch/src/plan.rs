@@ -7,20 +7,44 @@ use crate::provider::Limits;
 use crate::table::Table;
 use crate::wire_id::MAX_REQUESTS;
 
+/// A request that is to be sent.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Candidate {
+    /// Its index in the table.
+    pub(crate) member: u32,
+    /// The number of the record in which it was given up.
+    pub(crate) replaces: Option<u64>,
+    /// How often it came back without an answer.
+    pub(crate) resent: u32,
+    /// Whether it may have been paid for.
+    pub(crate) is_doubted: bool,
+}
+
 /// The requests of one create, by their index in the table.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
     pub(crate) members: Vec<u32>,
-    /// The number of the record in which they were given up.
-    pub(crate) replaces: Option<u64>,
+    /// The numbers of the records in which they were given up.
+    pub(crate) replaces: Vec<u64>,
+    pub(crate) resent: u32,
 }
 
-/// Groups `candidates` (index, record that is replaced) by kind and model, in order of first
-/// appearance, and cuts each group at the limits. A request that is over the byte limit alone is
-/// left out.
+impl Piece {
+    fn push(&mut self, candidate: &Candidate) {
+        self.members.push(candidate.member);
+        // Those of one record come in a row.
+        if candidate.replaces.as_ref() != self.replaces.last() {
+            self.replaces.extend(candidate.replaces);
+        }
+    }
+}
+
+/// Groups candidates by kind and model, in order of first appearance, and cuts each group at the
+/// limits. Those that may have been paid for go with others of their record only, which is how
+/// doubts are counted. A request that is over the byte limit alone is left out.
 pub(crate) fn plan(
     table: &Table,
-    candidates: &[(u32, Option<u64>)],
+    candidates: &[Candidate],
     limits: &Limits,
     max_items: usize,
 ) -> (Vec<Piece>, Vec<(usize, RequestError)>) {
@@ -28,18 +52,20 @@ pub(crate) fn plan(
     // The last piece of each group, and its length.
     let mut pieces: Vec<(Piece, u64)> = Vec::new();
     let mut order: Vec<Vec<usize>> = Vec::new();
-    let mut groups: HashMap<(u32, Option<u64>), usize> = HashMap::new();
+    let mut groups: HashMap<(u32, u32, Option<u64>), usize> = HashMap::new();
     let mut refused = Vec::new();
-    for &(member, replaces) in candidates {
-        let item = &table.items()[member as usize];
+    for candidate in candidates {
+        let item = &table.items()[candidate.member as usize];
         let bytes = item.bytes.saturating_add(limits.entry_bytes);
         let alone = bytes.saturating_add(limits.frame_bytes);
         if alone > limits.max_bytes {
             let error = RequestError::TooLarge { bytes: alone, max: limits.max_bytes };
-            refused.push((member as usize, error));
+            refused.push((candidate.member as usize, error));
             continue;
         }
-        let group = *groups.entry((item.group, replaces)).or_insert_with(|| {
+        let apart = candidate.replaces.filter(|_| candidate.is_doubted);
+        let key = (item.group, candidate.resent, apart);
+        let group = *groups.entry(key).or_insert_with(|| {
             order.push(Vec::new());
             order.len() - 1
         });
@@ -48,12 +74,15 @@ pub(crate) fn plan(
             Some((piece, total))
                 if piece.members.len() < max_items && *total + bytes <= limits.max_bytes =>
             {
-                piece.members.push(member);
+                piece.push(candidate);
                 *total += bytes;
             }
             _ => {
                 order[group].push(pieces.len());
-                pieces.push((Piece { members: vec![member], replaces }, alone));
+                let resent = candidate.resent;
+                let mut piece = Piece { members: Vec::new(), replaces: Vec::new(), resent };
+                piece.push(candidate);
+                pieces.push((piece, alone));
             }
         }
     }
@@ -69,8 +98,12 @@ mod tests {
 
     const LIMITS: Limits = Limits { max_items: 3, max_bytes: 100, frame_bytes: 10, entry_bytes: 5 };
 
-    fn all(table: &Table) -> Vec<(u32, Option<u64>)> {
-        (0..).take(table.items().len()).map(|index| (index, None)).collect()
+    fn candidate(member: u32, replaces: Option<u64>) -> Candidate {
+        Candidate { member, replaces, resent: 0, is_doubted: false }
+    }
+
+    fn all(table: &Table) -> Vec<Candidate> {
+        (0..).take(table.items().len()).map(|member| candidate(member, None)).collect()
     }
 
     fn planned(
@@ -83,7 +116,7 @@ mod tests {
     }
 
     fn piece(members: &[u32]) -> Piece {
-        Piece { members: members.to_vec(), replaces: None }
+        Piece { members: members.to_vec(), replaces: Vec::new(), resent: 0 }
     }
 
     #[test]
@@ -126,13 +159,24 @@ mod tests {
         }
     }
 
+    /// Asked alone, each request has a record of its own: together they are one create.
     #[test]
-    fn requests_of_different_records_never_share_a_create() {
-        let table = Table::of_sizes(&[(0, 1), (0, 1), (0, 1)]);
-        let candidates = [(0, Some(7)), (1, None), (2, Some(7))];
-        let (pieces, _) = plan(&table, &candidates, &LIMITS, 10);
-        let again = Piece { members: vec![0, 2], replaces: Some(7) };
-        assert_eq!(pieces, [again, piece(&[1])]);
+    fn requests_of_different_records_share_a_create_unless_one_may_be_paid_for() {
+        let table = Table::of_sizes(&[(0, 1); 6]);
+        let of = |candidates: &[Candidate]| plan(&table, candidates, &LIMITS, 10).0;
+        let candidates = [candidate(0, Some(7)), candidate(1, None), candidate(2, Some(8))];
+        let replaces = vec![7, 8];
+        assert_eq!(of(&candidates), [Piece { replaces, ..piece(&[0, 1, 2]) }]);
+
+        let doubted = |member, number| Candidate { is_doubted: true, ..candidate(member, number) };
+        let candidates = [doubted(0, Some(7)), candidate(1, None), doubted(2, Some(7))];
+        let again = Piece { replaces: vec![7], ..piece(&[0, 2]) };
+        assert_eq!(of(&candidates), [again, piece(&[1])]);
+
+        let resent = Candidate { resent: 1, ..candidate(0, Some(7)) };
+        let again = Piece { replaces: vec![7], resent: 1, ..piece(&[0]) };
+        let other = Piece { replaces: vec![8], ..piece(&[1]) };
+        assert_eq!(of(&[resent, candidate(1, Some(8))]), [again, other]);
     }
 
     /// The position on the wire has six digits; a result with a seventh would be nobody's.

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use crate::answer::Usage;
 use crate::error::Error;
 use crate::lane::Lane;
+use crate::table::Extent;
 
 const BUILT_IN: &str = include_str!("prices.json");
 const MILLION: f64 = 1_000_000.0;
@@ -108,18 +109,15 @@ impl Prices {
         Some(dollars / MILLION * self.share(lane))
     }
 
-    /// Returns what a request may cost: its body read in full at the price of input, and the
-    /// longest answer that it asks for.
-    pub(crate) fn estimate(
-        &self,
-        model: &str,
-        lane: Lane,
-        body_bytes: u64,
-        max_tokens: u64,
-    ) -> Option<f64> {
-        let input_tokens = body_bytes.div_ceil(BYTES_PER_TOKEN);
-        let usage = Usage { input_tokens, output_tokens: max_tokens, ..Usage::default() };
-        self.cost(model, lane, usage)
+    /// Returns what a request may cost: its body read in full at the price of input, or written into
+    /// a cache where that is dearer and asked for, and the longest answer that it asks for.
+    pub(crate) fn estimate(&self, model: &str, lane: Lane, extent: Extent) -> Option<f64> {
+        let price = self.price(model)?;
+        let writes = [price.cache_write, price.cache_write_1h].into_iter().flatten();
+        let dearest = writes.filter(|_| extent.writes_cache).fold(price.input, f64::max);
+        let read = float(extent.body_bytes.div_ceil(BYTES_PER_TOKEN)) * dearest;
+        let written = float(extent.answer_tokens.unwrap_or(0)) * price.output;
+        Some((read + written) / MILLION * self.share(lane))
     }
 
     fn share(&self, lane: Lane) -> f64 {

@@ -29,6 +29,16 @@ pub trait Provider: Send + Sync + fmt::Debug + 'static {
     /// Returns where it is: the base URL, or a folder. Part of a request's identity.
     fn endpoint(&self) -> &str;
 
+    /// Returns a digest of the account that calls go to, mixed with `salt`, where there is more than
+    /// one account; `None` where there is not, or that is not known. It stands in the state folder,
+    /// so the key must not be found from it.
+    ///
+    /// A create that another account was sent is looked for only with proof that it would be seen.
+    fn account(&self, salt: &str) -> Option<String> {
+        let _ = salt;
+        None
+    }
+
     /// Returns how much one create may carry.
     fn limits(&self) -> Limits;
 
@@ -82,7 +92,9 @@ pub trait Provider: Send + Sync + fmt::Debug + 'static {
     /// Looks for a batch whose create was not answered.
     ///
     /// [`Found::Batch`] needs proof that it is that very batch: somebody else's of the same look
-    /// must never be taken for it. [`Found::Absent`] needs a list of all that it could be among.
+    /// must never be taken for it. [`Found::Absent`] needs a list of all that it could be among, and
+    /// where [`is_same_account`](Lost::is_same_account) does not hold, proof that the list is that
+    /// of the account which the create was sent to.
     ///
     /// # Errors
     ///
@@ -245,6 +257,9 @@ pub struct Lost<'a> {
     pub requests: usize,
     /// Batches that are known to be others.
     pub known: &'a [String],
+    /// Whether it was sent with the key that is used now. Another one may be of the same account, or
+    /// of one whose list does not show it.
+    pub is_same_account: bool,
 }
 
 /// What came of looking for a batch.

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize, Serializer};
 use crate::answer::RequestError;
 use crate::digest::to_hex;
 use crate::lane::Lane;
-use crate::table::Table;
+use crate::provider::Provider;
+use crate::table::{Group, Table};
 
 /// What is known of a create before it is sent.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -19,21 +20,45 @@ pub(crate) struct Intent {
     /// What the provider finds it by.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) anchor: String,
+    /// Which account it goes to, as the provider's digest with the nonce for salt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) account: Option<String>,
     #[serde(default)]
     pub(crate) lane: Lane,
-    /// The number of the record whose requests are sent again here.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) replaces: Option<u64>,
+    /// The numbers of the records whose requests are sent again here. Where there are several, none
+    /// of them may have been paid for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) replaces: Vec<u64>,
     /// How often these requests were sent before and came back without an answer.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) resent: u32,
-    /// Whether they may have been paid for all the same.
+    /// Whether the provider has those that are replaced still, and may have run them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) may_be_paid: bool,
     /// Whether it was written before it was prepared: as long as there is no status, nothing but
     /// that was done.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) preparing: bool,
+}
+
+impl Intent {
+    /// Returns the intent to send requests of a group once, for the first time.
+    pub(crate) fn new(provider: &dyn Provider, group: &Group, nonce: String, lane: Lane) -> Intent {
+        Intent {
+            account: provider.account(&nonce),
+            nonce,
+            provider: provider.name().to_owned(),
+            endpoint: provider.endpoint().to_owned(),
+            kind: group.kind.to_string(),
+            model: group.model.clone(),
+            anchor: String::new(),
+            lane,
+            replaces: Vec::new(),
+            resent: 0,
+            may_be_paid: false,
+            preparing: false,
+        }
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature is serde's")]
@@ -149,6 +174,21 @@ impl Record {
     pub(crate) fn is_unsent(&self) -> bool {
         let fate = self.fate.as_ref();
         fate.is_some_and(|f| matches!(f, Fate::Preparing | Fate::Unsent { .. } | Fate::Void { .. }))
+    }
+
+    /// Tells whether it was given up although it may have been paid for.
+    pub(crate) fn is_doubted(&self) -> bool {
+        matches!(self.fate, Some(Fate::Void { may_be_paid: true, .. }))
+    }
+
+    /// Returns the number of the record that it replaces, where there is but one.
+    pub(crate) fn replaces(&self) -> Option<u64> {
+        if let [number] = self.intent.replaces[..] { Some(number) } else { None }
+    }
+
+    /// Tells whether it went to the account that the provider's calls go to now.
+    pub(crate) fn is_of(&self, provider: &dyn Provider) -> bool {
+        self.intent.account == provider.account(&self.intent.nonce)
     }
 
     pub(crate) fn ambiguity(&self) -> &str {

@@ -1,6 +1,5 @@
 //! What is done about a create whose fate is unknown.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use crate::answer::RequestError;
@@ -22,7 +21,9 @@ pub(crate) struct Seek {
     pub(crate) members: Vec<u32>,
     nonce: String,
     /// What happened to the create.
-    pub(crate) reason: String,
+    reason: String,
+    /// What the last look at the list came to, where that decided nothing.
+    found: Option<String>,
     backoff: Backoff,
     /// When it was first absent from the list.
     absent: Option<Instant>,
@@ -37,7 +38,13 @@ impl Seek {
         settings: &Settings,
     ) -> Seek {
         let backoff = Backoff::new(settings.poll_interval);
-        Seek { at, members, nonce, reason, backoff, absent: None }
+        Seek { at, members, nonce, reason, found: None, backoff, absent: None }
+    }
+
+    /// Returns what is known of it, for people.
+    pub(crate) fn told(&self) -> String {
+        let Seek { reason, found, .. } = self;
+        found.as_ref().map_or_else(|| reason.clone(), |found| format!("{reason}; {found}"))
     }
 
     fn wanted(&self) -> impl Iterator<Item = u32> + '_ {
@@ -48,7 +55,8 @@ impl Seek {
 impl Session<'_> {
     /// Looks for the batch once, and does what the policy says.
     pub(crate) fn seek(&mut self, mut seek: Seek) -> Result<(), Error> {
-        let (anchor, requests, known) = {
+        let provider = &*self.engine.provider;
+        let (anchor, requests, known, is_same_account) = {
             let state = self.engine.state();
             let record = state.record(seek.at);
             if !record.is_lost() {
@@ -56,20 +64,24 @@ impl Session<'_> {
                 return self.go_on(seek);
             }
             // The one that is looked for is not among them: it is lost.
-            (record.intent.anchor.clone(), record.size, state.batch_ids())
+            let is_same_account = record.is_of(provider);
+            (record.intent.anchor.clone(), record.size, state.batch_ids(), is_same_account)
         };
         if self.miss_overdue(&mut seek.members, true)? {
             return Ok(());
         }
-        let lost = Lost { anchor: &anchor, nonce: &seek.nonce, requests, known: &known };
+        let (anchor, known) = (anchor.as_str(), known.as_slice());
+        let lost = Lost { anchor, nonce: &seek.nonce, requests, known, is_same_account };
         let policy = self.engine.settings.on_ambiguous;
-        match self.engine.provider.find(&lost, self.call) {
+        match provider.find(&lost, self.call) {
             // Another pass found it meanwhile, and has counted it.
             Ok(Found::Batch(_)) if self.is_submitted(seek.at) => self.go_on(seek),
             Ok(Found::Batch(created)) => self.submitted(seek.at, seek.nonce, seek.members, created),
             Ok(Found::Absent) => match policy {
                 OnAmbiguous::Fail => self.give_up(&seek, "the provider's list does not have it"),
-                OnAmbiguous::Resubmit if self.afford(seek.wanted())? => self.resubmit(seek, true),
+                OnAmbiguous::Resubmit if self.afford(seek.at, seek.wanted())? => {
+                    self.resubmit(seek, true)
+                }
                 OnAmbiguous::Hold | OnAmbiguous::Resubmit => {
                     let lag = self.engine.settings.list_lag;
                     let first = *seek.absent.get_or_insert_with(Instant::now);
@@ -85,7 +97,7 @@ impl Session<'_> {
                     return self.give_up(&seek, &reason);
                 }
                 // What may be it is in the list, so the list is not behind.
-                seek.absent = None;
+                (seek.absent, seek.found) = (None, Some(reason));
                 let next = self.later(seek.backoff.after_success());
                 self.seek_later(next, seek)
             }
@@ -101,7 +113,8 @@ impl Session<'_> {
                     return self.give_up(&seek, &message);
                 }
                 // Without a list nothing can be found out, today.
-                let reason = format!("{}; looking for it failed: {message}", seek.reason);
+                seek.found = Some(format!("looking for it failed: {message}"));
+                let reason = seek.told();
                 for member in seek.wanted() {
                     self.mark_ambiguous(member as usize, &reason);
                 }
@@ -124,7 +137,7 @@ impl Session<'_> {
     fn go_on(&mut self, seek: Seek) -> Result<(), Error> {
         let fate = self.engine.state().record(seek.at).fate.clone();
         if let Some(Fate::Void { may_be_paid: true, reason }) = &fate
-            && !self.afford(seek.wanted())?
+            && !self.afford(seek.at, seek.wanted())?
         {
             for member in seek.wanted() {
                 self.mark_ambiguous(member as usize, reason);
@@ -144,14 +157,9 @@ impl Session<'_> {
             drop(state);
             return self.go_on(seek);
         }
-        // Those too that other passes wait for.
-        let ids = if may_be_paid { state.ids_of(seek.at) } else { Vec::new() };
-        let mut ids = ids.into_iter();
-        let paid: Option<&mut dyn Iterator<Item = Arc<str>>> =
-            if may_be_paid { Some(&mut ids) } else { None };
-        state.void(seek.at, seek.reason, paid)?;
+        state.settle(seek.at, Fate::Void { reason: seek.reason, may_be_paid })?;
         let record = state.record(seek.at);
-        let (replaces, resent) = (Some(record.number), record.intent.resent);
+        let (replaces, resent) = (vec![record.number], record.intent.resent);
         drop(state);
         self.discard(seek.at);
         let send = Send::new(members, replaces, resent, self.engine.settings.poll_interval);

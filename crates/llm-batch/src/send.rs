@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::answer::RequestError;
 use crate::backoff::Backoff;
+use crate::direct::Ask;
 use crate::draft::Draft;
 use crate::error::{Error, PendingReason};
 use crate::lane::Lane;
@@ -22,8 +23,8 @@ const TRIES: u32 = 10;
 pub(crate) struct Send {
     /// The request at each position on the wire.
     pub(crate) members: Vec<u32>,
-    /// The record whose requests these are.
-    replaces: Option<u64>,
+    /// The records whose requests these are.
+    replaces: Vec<u64>,
     nonce: String,
     /// What the provider returned when it was prepared.
     anchor: Option<String>,
@@ -34,14 +35,14 @@ pub(crate) struct Send {
     failures: u32,
     /// How often the requests came back without an answer.
     resent: u32,
-    /// Whether they may have been paid for all the same.
+    /// Whether the provider has those that are replaced still, and may have run them.
     may_be_paid: bool,
 }
 
 impl Send {
     pub(crate) fn new(
         members: Vec<u32>,
-        replaces: Option<u64>,
+        replaces: Vec<u64>,
         resent: u32,
         interval: Option<Duration>,
     ) -> Send {
@@ -126,17 +127,12 @@ impl Session<'_> {
         let (engine, table) = (self.engine, self.table);
         let group = table.group(send.members[0] as usize);
         let intent = Intent {
-            nonce: send.nonce.clone(),
-            provider: engine.provider.name().to_owned(),
-            endpoint: engine.provider.endpoint().to_owned(),
-            kind: group.kind.to_string(),
-            model: group.model.clone(),
             anchor,
-            lane: Lane::Batch,
-            replaces: send.replaces,
+            replaces: send.replaces.clone(),
             resent: send.resent,
             may_be_paid: send.may_be_paid,
             preparing,
+            ..Intent::new(&*engine.provider, group, send.nonce.clone(), Lane::Batch)
         };
         let at = engine.state().begin(intent, &send.members, table)?;
         self.touched.insert(at);
@@ -191,7 +187,7 @@ impl Session<'_> {
                 let half = send.members.split_off(send.members.len() / 2);
                 for members in [send.members, half] {
                     let interval = self.engine.settings.poll_interval;
-                    let half = Send::new(members, replaces, resent, interval);
+                    let half = Send::new(members, replaces.clone(), resent, interval);
                     self.jobs.push(Instant::now(), Job::Send(Send { may_be_paid, ..half }));
                 }
                 Ok(())
@@ -205,16 +201,16 @@ impl Session<'_> {
         }
     }
 
-    /// Gives a create up of which nothing came; returns the record whose requests these are.
-    fn drop_unsent(&mut self, send: &Send, reason: &str) -> Result<Option<u64>, Error> {
-        let Some(at) = send.at else { return Ok(send.replaces) };
+    /// Gives a create up of which nothing came; returns the records whose requests these are.
+    fn drop_unsent(&mut self, send: &Send, reason: &str) -> Result<Vec<u64>, Error> {
+        let Some(at) = send.at else { return Ok(send.replaces.clone()) };
         let number = {
             let mut state = self.engine.state();
-            state.void(at, reason.to_owned(), None)?;
+            state.settle(at, Fate::Void { reason: reason.to_owned(), may_be_paid: false })?;
             state.record(at).number
         };
         self.discard(at);
-        Ok(Some(number))
+        Ok(vec![number])
     }
 
     /// Takes the requests out for which a batch that is not created yet comes too late.
@@ -231,7 +227,10 @@ impl Session<'_> {
         let (late, rest): (Vec<u32>, Vec<u32>) =
             send.members.iter().partition(|member| is_late(self, **member));
         for member in late {
-            self.ask_or_miss(member, replaces, false)?;
+            // Where there are several, none of them may have been paid for.
+            let mut ask = Ask::new(member, replaces.first().copied());
+            ask.may_be_paid = send.may_be_paid;
+            self.ask_or_miss(ask)?;
         }
         let again = Send::new(rest, replaces, send.resent, self.engine.settings.poll_interval);
         *send = Send { may_be_paid: send.may_be_paid, ..again };

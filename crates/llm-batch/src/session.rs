@@ -10,18 +10,19 @@ use crate::answer::{Answer, RequestError, Status};
 use crate::backoff::Backoff;
 use crate::budget::Budget;
 use crate::collect::Watch;
+use crate::deliveries::Told;
 use crate::direct::{Ask, Direct, Reply};
 use crate::draft::NOBODY;
 use crate::engine::{Engine, Mode};
 use crate::error::{Error, PendingReason};
 use crate::lane::{Lane, LaneChoice};
-use crate::plan::plan;
+use crate::plan::{Candidate, Piece, plan};
 use crate::provider::{Call, Progress};
 use crate::queue::Queue;
 use crate::record::Fate;
 use crate::seek::Seek;
 use crate::send::Send;
-use crate::table::Table;
+use crate::table::{Item, Table};
 
 /// How long to wait at first where the provider's queue is full.
 const CROWDED: Duration = Duration::from_secs(30);
@@ -109,7 +110,7 @@ impl<'s> Session<'s> {
     }
 
     pub(crate) fn work(&mut self, mode: Mode) -> Result<(), Error> {
-        self.engine.state().expect(self.table.items().len());
+        self.engine.state().deliveries.expect(self.table.items().len());
         let fresh = self.sort(mode)?;
         self.send_all(&fresh)?;
         thread::scope(|scope| {
@@ -118,7 +119,7 @@ impl<'s> Session<'s> {
             let drained = self.drain();
             worked.and(drained)
         })?;
-        self.engine.state().sync()
+        self.engine.state().deliveries.sync()
     }
 
     /// Does what is due until nothing is left, the time is up, or somebody says stop.
@@ -194,8 +195,9 @@ impl<'s> Session<'s> {
         let left: Vec<Job> = self.jobs.drain().collect();
         for job in left {
             if let Job::Seek(seek) = job {
+                let reason = seek.told();
                 for &member in seek.members.iter().filter(|member| **member != NOBODY) {
-                    self.mark_ambiguous(member as usize, &seek.reason);
+                    self.mark_ambiguous(member as usize, &reason);
                 }
             }
         }
@@ -235,10 +237,9 @@ impl<'s> Session<'s> {
         let state = self.engine.state();
         let mut records = self.touched.clone();
         for &at in &self.touched {
-            let mut at = at;
-            while let Some(older) = state.replaced_by(at).filter(|older| *older < at) {
-                records.insert(older);
-                at = older;
+            let mut open = vec![at];
+            while let Some(at) = open.pop() {
+                open.extend(state.replaced_by(at).filter(|older| records.insert(*older)));
             }
         }
         for at in records {
@@ -251,7 +252,9 @@ impl<'s> Session<'s> {
                 self.accounting.batches += 1;
             }
         }
-        let doubted = self.table.items().iter().filter(|item| state.is_doubted(&item.id)).count();
+        let is_doubted =
+            |item: &&Item| state.known(item).is_some_and(|known| state.doubts(known.at) > 0);
+        let doubted = self.table.items().iter().filter(is_doubted).count();
         self.accounting.possibly_paid_twice = doubted as u64;
     }
 
@@ -263,14 +266,11 @@ impl<'s> Session<'s> {
         for index in 0..self.table.items().len() {
             let item = &self.table.items()[index];
             let state = self.engine.state();
-            // One that is asked anew with another content is another request.
-            let known = state.find(&item.id).filter(|known| known.digest == item.digest);
-            let is_other = known.is_none() && state.find(&item.id).is_some();
+            let known = state.known(item);
             let delivered = match (mode, &self.engine.settings.held) {
                 (Mode::Tickets, _) => None,
                 (Mode::Run, Some(held)) => held.get(&*item.id).copied(),
-                (Mode::Run, None) if is_other => None,
-                (Mode::Run, None) => state.delivered(&item.id),
+                (Mode::Run, None) => state.told(item).map(|told| told.delivered),
             };
             drop(state);
             self.touched.extend(known.map(|known| known.at));
@@ -288,7 +288,7 @@ impl<'s> Session<'s> {
                 members[known.seq] = wire;
             } else if let Some(error) = self.table.invalid(index) {
                 self.hand_over(index, Err(error.clone()))?;
-            } else if let Some(error) = self.over_budget(index)? {
+            } else if let Some(error) = self.over_budget(index, 0)? {
                 self.hand_over(index, Err(error))?;
             } else {
                 fresh.push((wire, None));
@@ -298,19 +298,6 @@ impl<'s> Session<'s> {
             self.take_up(at, members, &mut fresh)?;
         }
         Ok(fresh)
-    }
-
-    /// Returns why a request is not sent that may cost more than it says.
-    fn over_budget(&self, index: usize) -> Result<Option<RequestError>, Error> {
-        let Some(budget) = self.table.budget(index) else { return Ok(None) };
-        match self.engine.estimate(self.table, index, None) {
-            Ok(estimate) if estimate <= budget => Ok(None),
-            Ok(estimate) => Ok(Some(RequestError::OverBudget { estimate, budget })),
-            Err(error @ (Error::NoPrice { .. } | Error::NoLongestAnswer { .. })) => {
-                Ok(Some(RequestError::invalid(error.to_string())))
-            }
-            Err(error) => Err(error),
-        }
     }
 
     /// Has what a create left behind that made no batch removed.
@@ -338,6 +325,7 @@ impl<'s> Session<'s> {
         let (fate, nonce) = (record.fate.clone(), record.intent.nonce.clone());
         let (lane, number) = (record.intent.lane, record.number);
         let ambiguity = record.ambiguity().to_owned();
+        let (is_void, doubts) = (matches!(fate, Some(Fate::Void { .. })), state.doubts(at));
         drop(state);
         let wanted = members.iter().copied().filter(|member| *member != NOBODY);
         match (fate, lane) {
@@ -345,14 +333,21 @@ impl<'s> Session<'s> {
                 let watch = self.watch_of(at, batch_id, nonce, members, Progress::Running);
                 self.jobs.push(Instant::now(), Job::Watch(watch));
             }
-            (Some(Fate::Preparing | Fate::Unsent { .. }), lane) => {
-                if lane == Lane::Batch {
+            (Some(Fate::Preparing | Fate::Unsent { .. } | Fate::Void { .. }), lane) => {
+                if lane == Lane::Batch && !is_void {
                     self.discard(at);
                 }
-                fresh.extend(wanted.map(|member| (member, Some(number))));
-            }
-            (Some(Fate::Void { .. }), _) => {
-                fresh.extend(wanted.map(|member| (member, Some(number))));
+                for member in wanted {
+                    match self.over_budget(member as usize, doubts)? {
+                        None => fresh.push((member, Some(number))),
+                        // With a larger budget it goes on.
+                        Some(error) if doubts > 0 => {
+                            let reason = format!("it may have been paid for; {error}");
+                            self.mark_ambiguous(member as usize, &reason);
+                        }
+                        Some(error) => self.hand_over(member as usize, Err(error))?,
+                    }
+                }
             }
             (Some(fate @ Fate::Refused { .. }), _) => {
                 if let Some(refusal) = fate.refusal() {
@@ -397,14 +392,22 @@ impl<'s> Session<'s> {
             limits.entry_bytes += (before.len() + after.len()) as u64;
         }
         let max_items = settings.max_items.unwrap_or(limits.max_items);
-        let (pieces, refused) = plan(self.table, &fresh, &limits, max_items);
+        let candidates: Vec<Candidate> = {
+            let state = self.engine.state();
+            let candidate = |&(member, replaces): &(u32, Option<u64>)| {
+                let at = replaces.and_then(|number| state.numbered(number));
+                let resent = at.map_or(0, |at| state.record(at).intent.resent);
+                let is_doubted = at.is_some_and(|at| state.doubts(at) > 0);
+                Candidate { member, replaces, resent, is_doubted }
+            };
+            fresh.iter().map(candidate).collect()
+        };
+        let (pieces, refused) = plan(self.table, &candidates, &limits, max_items);
         for (index, error) in refused {
             self.hand_over(index, Err(error))?;
         }
-        for piece in pieces {
-            let resent = piece.replaces.map_or(0, |number| self.engine.state().resent(number));
-            let interval = settings.poll_interval;
-            let send = Send::new(piece.members, piece.replaces, resent, interval);
+        for Piece { members, replaces, resent } in pieces {
+            let send = Send::new(members, replaces, resent, settings.poll_interval);
             self.jobs.push(Instant::now(), Job::Send(send));
         }
         Ok(())
@@ -442,8 +445,7 @@ impl<'s> Session<'s> {
     /// Returns the lane that a request took, or would take now.
     fn lane_of(&self, index: usize) -> Lane {
         let state = self.engine.state();
-        let item = &self.table.items()[index];
-        let known = state.find(&item.id).filter(|known| known.digest == item.digest);
+        let known = state.known(&self.table.items()[index]);
         known.map_or(self.engine.settings.lane.lane(), |k| state.record(k.at).intent.lane)
     }
 
@@ -462,6 +464,7 @@ impl<'s> Session<'s> {
         outcome: Result<Answer, RequestError>,
     ) -> Result<(), Error> {
         let delivered = Delivered::of(&outcome);
+        let may_be_paid = outcome.as_ref().is_err_and(RequestError::may_be_paid);
         let has_run = matches!(outcome, Ok(_) | Err(RequestError::Errored { .. }));
         self.status[index] = delivered.status;
         self.told += 1;
@@ -476,7 +479,9 @@ impl<'s> Session<'s> {
         count(&mut self.accounting);
         engine.tally(count);
         (self.on_outcome)(index, outcome);
-        self.engine.state().deliver(self.table.id(index), delivered)
+        let item = &self.table.items()[index];
+        let told = Told::new(delivered, may_be_paid, item.digest);
+        self.engine.state().deliveries.note(&item.id, told)
     }
 
     /// Tells whether the time is up or somebody said stop, and remembers which.

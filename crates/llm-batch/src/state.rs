@@ -8,34 +8,30 @@
 //! delivered.jsonl      one line a request that was handed over
 //! ```
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fs::{self, File, TryLockError};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::accounting::Delivered;
-use crate::answer::{Status, Usage};
 use crate::bodies;
+use crate::deliveries::{self, Deliveries, Told};
 use crate::digest::{Digest, from_hex};
-use crate::durable::{self, check_header, private};
+use crate::durable::{self, private};
 use crate::error::Error;
 use crate::record::{
     AnswerFile, Fate, Intent, IntentFile, IntentToWrite, Members, Record, StatusFile,
 };
-use crate::table::Table;
+use crate::table::{Item, Table};
 
 const INTENT: &str = "llm-batch intent";
 const STATUS: &str = "llm-batch status";
 const ANSWER: &str = "llm-batch answer";
-const DELIVERED: &str = "llm-batch delivered";
 const LOCK_FILE: &str = "lock";
-const DELIVERED_FILE: &str = "delivered.jsonl";
 
-/// Where a request went.
+/// Where a request went. One whose id comes again with another content is another request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Known {
     /// The record of its latest create, and its position there.
@@ -44,28 +40,13 @@ pub(crate) struct Known {
     pub(crate) digest: Digest,
 }
 
-#[derive(Serialize, Deserialize)]
-struct DeliveredLine<I> {
-    id: I,
-    status: Status,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    usage: Option<Usage>,
-}
-
 /// The open state folder.
 #[derive(Debug)]
 pub(crate) struct State {
     dir: PathBuf,
     records: Vec<Record>,
     known: HashMap<Arc<str>, Known>,
-    /// Requests of creates that were given up and may have been paid for.
-    doubted: HashSet<Arc<str>>,
-    delivered: HashMap<Arc<str>, Delivered>,
-    log: File,
-    /// The end of the last whole line of the log.
-    log_end: u64,
-    /// Whether something may stand behind that.
-    is_torn: bool,
+    pub(crate) deliveries: Deliveries,
     lock: File,
     /// Whether the folder was made here.
     is_new: bool,
@@ -76,7 +57,6 @@ pub(crate) struct State {
 pub(crate) struct Records {
     pub(crate) list: Vec<Record>,
     pub(crate) known: HashMap<Arc<str>, Known>,
-    doubted: HashSet<Arc<str>>,
 }
 
 impl Records {
@@ -96,17 +76,11 @@ impl Records {
                 None if intent.preparing => (Some(Fate::Preparing), 0),
                 None => (None, 1),
             };
-            let is_doubted =
-                intent.may_be_paid || matches!(fate, Some(Fate::Void { may_be_paid: true, .. }));
             let (at, size) = (all.list.len(), requests.len());
             for (seq, (id, hex)) in requests.into_iter().enumerate() {
                 // Of an unknown digest nothing else has the same.
                 let digest = from_hex(&hex).unwrap_or_default();
-                let id: Arc<str> = id.into();
-                if is_doubted {
-                    all.doubted.insert(Arc::clone(&id));
-                }
-                all.known.insert(id, Known { at, seq, digest });
+                all.known.insert(id.into(), Known { at, seq, digest });
             }
             all.list.push(Record { number, intent, size, fate, attempts });
         }
@@ -115,9 +89,8 @@ impl Records {
 }
 
 /// Reads a folder that another process may be using, without changing anything in it.
-pub(crate) fn peek(dir: &Path) -> Result<(Records, HashMap<Arc<str>, Delivered>), Error> {
-    let records = Records::read(dir, scan(dir)?)?;
-    Ok((records, read_log(dir)?.delivered))
+pub(crate) fn peek(dir: &Path) -> Result<(Records, HashMap<Arc<str>, Told>), Error> {
+    Ok((Records::read(dir, scan(dir)?)?, Deliveries::peek(dir)?))
 }
 
 impl State {
@@ -130,32 +103,18 @@ impl State {
         }
         durable::private_dir(dir)?;
         let lock = lock(dir)?;
-        let Records { list: records, known, doubted } = Records::read(dir, scan(dir)?)?;
-        let (delivered, log) = open_log(dir)?;
-        let log_file = dir.join(DELIVERED_FILE);
-        let log_end = log.metadata().map_err(durable::io("read", &log_file))?.len();
-        let dir = dir.to_owned();
-        Ok(State {
-            dir,
-            records,
-            known,
-            doubted,
-            delivered,
-            log,
-            log_end,
-            is_torn: false,
-            lock,
-            is_new,
-        })
+        let Records { list: records, known } = Records::read(dir, scan(dir)?)?;
+        let deliveries = Deliveries::open(dir)?;
+        Ok(State { dir: dir.to_owned(), records, known, deliveries, lock, is_new })
     }
 
     /// Lets others open the folder, while this one is not used any more.
     ///
     /// A folder that was made for nothing is removed: no request came that anything is known of.
     pub(crate) fn release(&mut self) {
-        if self.is_new && self.records.is_empty() && self.delivered.is_empty() {
+        if self.is_new && self.records.is_empty() && self.deliveries.is_empty() {
             self.is_new = false;
-            let files = [DELIVERED_FILE, LOCK_FILE];
+            let files = [deliveries::FILE, LOCK_FILE];
             // Whatever else is in there keeps it in place.
             let _ = files.iter().try_for_each(|file| fs::remove_file(self.dir.join(file)));
             let _ = fs::remove_dir(&self.dir);
@@ -168,25 +127,58 @@ impl State {
         &self.dir
     }
 
-    /// Returns where a request went, if it did.
+    /// Returns where the latest request with an id went, whatever its content was.
     pub(crate) fn find(&self, id: &str) -> Option<Known> {
         self.known.get(id).copied()
+    }
+
+    /// Returns where a request went, if it did.
+    pub(crate) fn known(&self, item: &Item) -> Option<Known> {
+        self.find(&item.id).filter(|known| known.digest == item.digest)
+    }
+
+    /// Returns what was handed over for a request, if anything was.
+    pub(crate) fn told(&self, item: &Item) -> Option<Told> {
+        self.deliveries.get(&item.id, item.digest)
     }
 
     pub(crate) fn record(&self, at: usize) -> &Record {
         &self.records[at]
     }
 
-    /// Returns how often the requests of a record came back without an answer before.
-    pub(crate) fn resent(&self, number: u64) -> u32 {
-        let at = self.records.binary_search_by_key(&number, |record| record.number);
-        at.map_or(0, |at| self.records[at].intent.resent)
+    /// Returns the record of that number.
+    pub(crate) fn numbered(&self, number: u64) -> Option<usize> {
+        self.records.binary_search_by_key(&number, |record| record.number).ok()
     }
 
-    /// Returns the record whose requests this one sent again.
-    pub(crate) fn replaced_by(&self, at: usize) -> Option<usize> {
-        let number = self.records[at].intent.replaces?;
-        self.records.binary_search_by_key(&number, |record| record.number).ok()
+    /// Returns the records whose requests this one sent again.
+    pub(crate) fn replaced_by(&self, at: usize) -> impl Iterator<Item = usize> + '_ {
+        let numbers = self.records[at].intent.replaces.iter();
+        // What comes later cannot be replaced: a damaged folder leads into no circle.
+        numbers.filter_map(|number| self.numbered(*number)).filter(move |older| *older < at)
+    }
+
+    /// Returns how many creates that carried the requests of this one, itself included, were given
+    /// up although they may have been paid for.
+    pub(crate) fn doubts(&self, at: usize) -> u32 {
+        let record = &self.records[at];
+        let older = self.doubts_before(record.replaces(), record.intent.may_be_paid);
+        older + u32::from(record.is_doubted())
+    }
+
+    /// Returns the same of a create that is not written down yet: of the record that it replaces,
+    /// and whether the provider may still run that.
+    pub(crate) fn doubts_before(&self, replaces: Option<u64>, may_be_paid: bool) -> u32 {
+        let (mut doubts, mut next, mut may_be_paid) = (0, replaces, may_be_paid);
+        let mut end = self.records.len();
+        // What comes later cannot be replaced: a damaged folder leads into no circle.
+        while let Some(at) = next.and_then(|number| self.numbered(number)).filter(|at| *at < end) {
+            let record = &self.records[at];
+            let is_left = may_be_paid && matches!(record.fate, Some(Fate::Submitted { .. }));
+            doubts += u32::from(record.is_doubted() || is_left);
+            (end, next, may_be_paid) = (at, record.replaces(), record.intent.may_be_paid);
+        }
+        doubts
     }
 
     /// Returns the ids of all batches that creates of this folder are known to have made.
@@ -196,26 +188,6 @@ impl State {
             _ => None,
         };
         self.records.iter().filter_map(id).collect()
-    }
-
-    /// Returns the ids of the requests whose latest create this was; looks at all that are known.
-    pub(crate) fn ids_of(&self, at: usize) -> Vec<Arc<str>> {
-        let here = self.known.iter().filter(|(_, known)| known.at == at);
-        here.map(|(id, _)| Arc::clone(id)).collect()
-    }
-
-    /// Tells whether a create that was given up may have been paid for with this request in it.
-    pub(crate) fn is_doubted(&self, id: &str) -> bool {
-        self.doubted.contains(id)
-    }
-
-    /// Makes room for so many outcomes, so that the table does not grow by leaps.
-    pub(crate) fn expect(&mut self, outcomes: usize) {
-        self.delivered.reserve(outcomes.saturating_sub(self.delivered.len()));
-    }
-
-    pub(crate) fn delivered(&self, id: &str) -> Option<Delivered> {
-        self.delivered.get(id).copied()
     }
 
     /// Writes down that a create is about to be sent, or prepared where the intent says so. It is
@@ -234,9 +206,6 @@ impl State {
         for (seq, &member) in members.iter().enumerate() {
             let item = &table.items()[member as usize];
             let known = Known { at, seq, digest: item.digest };
-            if intent.may_be_paid {
-                self.doubted.insert(Arc::clone(&item.id));
-            }
             self.known.insert(Arc::clone(&item.id), known);
         }
         let size = members.len();
@@ -274,19 +243,6 @@ impl State {
         })
     }
 
-    /// Gives a create up; its requests go elsewhere. It is on the disk when this returns.
-    pub(crate) fn void(
-        &mut self,
-        at: usize,
-        reason: String,
-        paid: Option<&mut dyn Iterator<Item = Arc<str>>>,
-    ) -> Result<(), Error> {
-        let may_be_paid = paid.is_some();
-        self.settle(at, Fate::Void { reason, may_be_paid })?;
-        self.doubted.extend(paid.into_iter().flatten());
-        Ok(())
-    }
-
     /// Keeps the answer to a request that was asked alone. It is on the disk when this returns.
     pub(crate) fn keep_answer(&self, at: usize, response: &RawValue) -> Result<(), Error> {
         let name = answer_file(self.records[at].number);
@@ -301,28 +257,6 @@ impl State {
         }
         let file: AnswerFile<Box<RawValue>> = durable::read(&path, ANSWER)?;
         Ok(Some(file.response))
-    }
-
-    /// Notes that a request was handed over. Survives the death of the process at once, and a
-    /// power cut after [`sync`](State::sync).
-    pub(crate) fn deliver(&mut self, id: &Arc<str>, delivered: Delivered) -> Result<(), Error> {
-        let line = DeliveredLine { id, status: delivered.status, usage: delivered.usage };
-        let path = self.dir.join(DELIVERED_FILE);
-        let mut bytes =
-            serde_json::to_vec(&line).map_err(|e| durable::io("write", &path)(e.into()))?;
-        bytes.push(b'\n');
-        // What a write left that failed half way must not run into this line.
-        let cut = if self.is_torn { self.log.set_len(self.log_end) } else { Ok(()) };
-        self.is_torn = true;
-        cut.and_then(|()| self.log.write_all(&bytes)).map_err(durable::io("write", &path))?;
-        self.is_torn = false;
-        self.log_end += bytes.len() as u64;
-        self.delivered.insert(Arc::clone(id), delivered);
-        Ok(())
-    }
-
-    pub(crate) fn sync(&mut self) -> Result<(), Error> {
-        self.log.sync_data().map_err(durable::io("write", &self.dir.join(DELIVERED_FILE)))
     }
 }
 
@@ -408,7 +342,7 @@ fn scan(dir: &Path) -> Result<Vec<u64>, Error> {
                 true
             }
             _ if name == bodies::FILE => true,
-            _ => !is_rest && (stem == LOCK_FILE || stem == DELIVERED_FILE),
+            _ => !is_rest && (stem == LOCK_FILE || stem == deliveries::FILE),
         };
         if !is_file || !ours {
             return Err(Error::StateFile {
@@ -427,64 +361,6 @@ fn scan(dir: &Path) -> Result<Vec<u64>, Error> {
     Ok(intents)
 }
 
-/// The log of deliveries, as far as it is whole.
-struct Log {
-    delivered: HashMap<Arc<str>, Delivered>,
-    whole: u64,
-}
-
-fn read_log(dir: &Path) -> Result<Log, Error> {
-    let path = dir.join(DELIVERED_FILE);
-    let bytes = match fs::read(&path) {
-        Ok(bytes) => bytes,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-        Err(error) => return Err(durable::io("read", &path)(error)),
-    };
-    let whole = memchr::memrchr(b'\n', &bytes).map_or(0, |end| end + 1);
-    if whole == 0 && !log_header().as_bytes().starts_with(&bytes) {
-        check_header(&path, &bytes, DELIVERED)?;
-    }
-    let mut delivered = HashMap::new();
-    let mut lines = bytes[..whole].split_inclusive(|b| *b == b'\n');
-    if let Some(first) = lines.next() {
-        check_header(&path, first, DELIVERED)?;
-    }
-    for (number, line) in lines.enumerate() {
-        let line: DeliveredLine<String> =
-            serde_json::from_slice(line).map_err(|e| Error::StateFile {
-                path: path.clone(),
-                problem: format!(
-                    "is damaged in line {} ({e}); restore it, or use a new state folder",
-                    number + 2
-                ),
-            })?;
-        let end = Delivered { status: line.status, usage: line.usage };
-        delivered.insert(line.id.into(), end);
-    }
-    Ok(Log { delivered, whole: whole as u64 })
-}
-
-fn log_header() -> String {
-    format!("{{\"format\":\"{DELIVERED}\",\"version\":{}}}\n", durable::VERSION)
-}
-
-/// Reads the log of deliveries, cuts a torn last line off, and opens it for more.
-fn open_log(dir: &Path) -> Result<(HashMap<Arc<str>, Delivered>, File), Error> {
-    let path = dir.join(DELIVERED_FILE);
-    let Log { delivered, whole } = read_log(dir)?;
-    let mut log =
-        private().append(true).create(true).open(&path).map_err(durable::io("open", &path))?;
-    let prepared = log.set_len(whole).and_then(|()| {
-        if whole == 0 {
-            log.write_all(log_header().as_bytes())?;
-        }
-        log.sync_all()
-    });
-    prepared.map_err(durable::io("write", &path))?;
-    durable::sync_dir(dir)?;
-    Ok((delivered, log))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -500,22 +376,5 @@ mod tests {
         assert!(!is_still_at(&open, &path).unwrap());
         File::create(&path).unwrap();
         assert!(!is_still_at(&open, &path).unwrap());
-    }
-
-    /// What a write left that failed half way, on a full disk for example, ran into the next
-    /// line: the folder was refused as damaged ever after.
-    #[test]
-    fn a_line_that_was_cut_by_a_failed_write_harms_no_other() {
-        let dir = tempfile::tempdir().unwrap();
-        let mut state = State::open(dir.path()).unwrap();
-        let delivered = Delivered { status: Status::Succeeded, usage: None };
-        state.deliver(&"a".into(), delivered).unwrap();
-        let mut log = File::options().append(true).open(dir.path().join(DELIVERED_FILE)).unwrap();
-        log.write_all(b"{\"id\":\"b\",\"sta").unwrap();
-        state.is_torn = true;
-        state.deliver(&"b".into(), delivered).unwrap();
-        drop(state);
-        let state = State::open(dir.path()).unwrap();
-        assert_eq!(["a", "b"].map(|id| state.delivered(id)), [Some(delivered); 2]);
     }
 }

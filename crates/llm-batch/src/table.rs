@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use memchr::memmem;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -75,6 +76,16 @@ impl Prefix {
         let (start, end) = (u32::try_from(range.start).ok()?, u32::try_from(range.end).ok()?);
         Some(Prefix { start, end, digest })
     }
+}
+
+/// What a request asks for at most.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Extent {
+    pub(crate) body_bytes: u64,
+    /// The tokens of the longest answer, all choices together; `None` where it does not say.
+    pub(crate) answer_tokens: Option<u64>,
+    /// Whether what is read may go into the provider's cache, which can cost more than to read it.
+    pub(crate) writes_cache: bool,
 }
 
 /// How far ahead a deadline is kept; beyond it clocks do not reach everywhere.
@@ -188,9 +199,8 @@ impl Table {
         self.invalid.get(&index)
     }
 
-    /// Returns the longest answer that a request asks for, in tokens, all choices together; `None`
-    /// where it does not say.
-    pub(crate) fn longest_answer(&self, index: usize) -> Result<Option<u64>, Error> {
+    /// Returns what a request asks for at most.
+    pub(crate) fn extent(&self, index: usize) -> Result<Extent, Error> {
         #[derive(Deserialize)]
         struct Longest {
             max_tokens: Option<u64>,
@@ -208,7 +218,13 @@ impl Table {
         let longest: Longest =
             serde_json::from_slice(&body).map_err(|error| unreadable(error.into()))?;
         let tokens = longest.max_completion_tokens.or(longest.max_tokens);
-        Ok(tokens.map(|tokens| tokens.saturating_mul(longest.n.unwrap_or(1))))
+        Ok(Extent {
+            body_bytes: item.bytes,
+            answer_tokens: tokens.map(|tokens| tokens.saturating_mul(longest.n.unwrap_or(1))),
+            // A text that has it only quotes it: then the estimate is too high.
+            writes_cache: self.prefixes.contains_key(&index)
+                || memmem::find(&body, b"cache_control").is_some(),
+        })
     }
 
     /// Fills `buffer` from the body of a request, from `start` on.

@@ -5,11 +5,10 @@
 mod common;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
-use common::{Place, ask, assert_answered, builder, run};
-use llm_batch::providers::OpenAi;
-use llm_batch::{Builder, LlmBatch, OnAmbiguous, Prices, RequestError, Status};
+use common::{Place, ask, assert_answered, builder, run, settings};
+use llm_batch::{Builder, OnAmbiguous, Prices, RequestError, Status};
 use llm_simulator::{Endpoint, Reply, Said, Simulator};
 
 /// A model that says `first` to the first so many times that each question is asked, and answers
@@ -56,12 +55,8 @@ fn only_what_failed_in_passing_or_expired_is_sent_again_and_each_is_paid_for_onc
 #[test]
 fn what_failed_in_passing_at_openai_is_sent_again() {
     let (simulator, place) = (failing(1, error("server_error")), Place::new());
-    let provider = OpenAi::builder(common::KEY).base_url(simulator.url()).build().unwrap();
-    let llm = LlmBatch::builder(Arc::new(provider))
-        .state(place.state())
-        .poll_interval(std::time::Duration::from_millis(1))
-        .build()
-        .unwrap();
+    let llm =
+        settings(common::open_ai(simulator.url(), common::KEY), &place.state()).build().unwrap();
     let (outcomes, ended) = run(&llm, ["a", "b"].map(ask));
     assert_answered(&outcomes, &["a", "b"]);
     assert_eq!(ended.unwrap().accounting.submissions, 2);

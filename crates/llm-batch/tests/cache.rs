@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Faults, Place, Sim, builder, run};
+use common::{Faults, Place, Sim, builder, run, settings};
 use llm_batch::{Body, Message, Request, Role};
 use serde_json::{Value, json};
 
@@ -65,10 +65,8 @@ fn marks_are_counted_where_creates_are_cut_at_the_limit() {
         .limits(100, 300_600)
         .build()
         .unwrap();
-    let llm = llm_batch::LlmBatch::builder(std::sync::Arc::new(provider))
-        .state(place.state())
+    let llm = settings(std::sync::Arc::new(provider), &place.state())
         .cache_prefixes(true)
-        .poll_interval(std::time::Duration::from_millis(1))
         .build()
         .unwrap();
     let (outcomes, ended) = run(&llm, ["a", "b", "c", "d"].map(|id| ask(id, &long)));

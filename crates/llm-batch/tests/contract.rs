@@ -11,18 +11,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{KEY, Outcome, Place, ask, assert_answered};
-use llm_batch::providers::{Anthropic, OpenAi, Profile};
-use llm_batch::{
-    Builder, Error, LaneChoice, LlmBatch, Provider, RequestError, Run, Status, cancel,
-};
+use common::{KEY, Outcome, Place, ask, assert_answered, settings};
+use llm_batch::providers::{OpenAi, Profile};
+use llm_batch::{Builder, Error, LaneChoice, Provider, RequestError, Run, Status, cancel};
 use llm_simulator::{Endpoint, Reply, Said, Simulator};
 
 type Open = fn(&str) -> Arc<dyn Provider>;
 
 /// Every provider over HTTP, by name.
 const SHAPES: [(&str, Open); 4] = [
-    ("anthropic", |url| Arc::new(Anthropic::builder(KEY).base_url(url).build().unwrap())),
+    ("anthropic", |url| common::anthropic(url, KEY)),
     ("openai", |url| open_ai(url, Profile::OPENAI)),
     ("azure", |url| open_ai(url, Profile::AZURE)),
     ("ogx", |url| open_ai(url, Profile::OGX)),
@@ -40,11 +38,7 @@ fn each(check: impl Fn(&str, Open)) {
 }
 
 fn builder(open: Open, simulator: &Simulator, place: &Place) -> Builder {
-    LlmBatch::builder(open(simulator.url()))
-        .state(place.state())
-        .poll_interval(Duration::from_millis(1))
-        .list_lag(Duration::from_millis(20))
-        .timeout(Duration::from_mins(1))
+    settings(open(simulator.url()), &place.state())
 }
 
 fn run(builder: Builder, ids: &[&str]) -> (Vec<Outcome>, Result<Run, Error>) {

@@ -6,9 +6,9 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{Place, ask, assert_answered, builder, run};
-use llm_batch::providers::{Anthropic, OpenAi};
-use llm_batch::{LlmBatch, Provider, Status};
+use common::{KEY, Place, SHAPES, ask, assert_answered, builder, run, settings};
+use llm_batch::Status;
+use llm_batch::providers::Anthropic;
 use llm_simulator::{Builder, Endpoint, Reply, Seen, Simulator};
 
 const IDS: [&str; 5] = ["a", "b", "c", "d", "e"];
@@ -34,21 +34,6 @@ fn cut_at(simulator: Builder, percent: usize) -> Simulator {
     simulator.after(hook).start().unwrap()
 }
 
-fn providers(url: &str) -> [Arc<dyn Provider>; 2] {
-    [
-        Arc::new(Anthropic::builder(common::KEY).base_url(url).build().unwrap()),
-        Arc::new(OpenAi::builder(common::KEY).base_url(url).build().unwrap()),
-    ]
-}
-
-fn open(provider: Arc<dyn Provider>, place: &Place) -> LlmBatch {
-    LlmBatch::builder(provider)
-        .state(place.state())
-        .poll_interval(std::time::Duration::from_millis(1))
-        .build()
-        .unwrap()
-}
-
 #[test]
 fn a_download_cut_at_any_hundredth_goes_on_there_or_begins_anew_and_tells_each_once() {
     for percent in 0..=100 {
@@ -56,9 +41,9 @@ fn a_download_cut_at_any_hundredth_goes_on_there_or_begins_anew_and_tells_each_o
             let simulator = Simulator::builder();
             let simulator = if ranges { simulator.ranges() } else { simulator };
             let (simulator, place) = (cut_at(simulator, percent), Place::quick());
-            let [anthropic, openai] = providers(simulator.url());
-            let provider = if percent % 2 == 0 { anthropic } else { openai };
-            let (outcomes, ended) = run(&open(provider, &place), IDS.map(ask));
+            let provider = SHAPES[percent % 2](simulator.url(), KEY);
+            let llm = settings(provider, &place.state()).build().unwrap();
+            let (outcomes, ended) = run(&llm, IDS.map(ask));
             assert_answered(&outcomes, &IDS);
             assert_eq!(ended.unwrap().stray_results, 0, "{percent}");
             let reads = reads(&simulator);
@@ -188,12 +173,9 @@ fn whatever_stands_in_the_results_harms_nobody_else() {
         .start()
         .unwrap();
     let place = Place::new();
-    let provider = Anthropic::builder(common::KEY)
-        .base_url(simulator.url())
-        .max_line(1 << 20)
-        .build()
-        .unwrap();
-    let (outcomes, ended) = run(&open(Arc::new(provider), &place), IDS.map(ask));
+    let provider = Anthropic::builder(KEY).base_url(simulator.url()).max_line(1 << 20);
+    let llm = settings(Arc::new(provider.build().unwrap()), &place.state()).build().unwrap();
+    let (outcomes, ended) = run(&llm, IDS.map(ask));
     assert_answered(&outcomes, &IDS);
     let run = ended.unwrap();
     assert_eq!(run.stray_results, count);

@@ -9,22 +9,14 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use common::{KEY, Place, ask, assert_answered, builder, run};
-use llm_batch::providers::{Anthropic, OpenAi};
-use llm_batch::{
-    Body, CallError, Error, LlmBatch, OnAmbiguous, PendingReason, Provider, Request, cancel,
-};
+use common::{KEY, Place, ask, assert_answered, builder, run, settings};
+use llm_batch::providers::Anthropic;
+use llm_batch::{Body, CallError, Error, LlmBatch, OnAmbiguous, PendingReason, Request, cancel};
 use llm_simulator::{Endpoint, Reply, Said, Simulator};
 use serde_json::{Value, json};
 
 fn open_ai(simulator: &Simulator, place: &Place) -> LlmBatch {
-    let provider = OpenAi::builder(KEY).base_url(simulator.url()).build().unwrap();
-    LlmBatch::builder(Arc::new(provider))
-        .state(place.state())
-        .poll_interval(Duration::from_millis(1))
-        .timeout(Duration::from_mins(1))
-        .build()
-        .unwrap()
+    settings(common::open_ai(simulator.url(), KEY), &place.state()).build().unwrap()
 }
 
 /// Fault 4: two processes with a state each, in one workspace, lose the answers to creates of the same
@@ -124,17 +116,13 @@ fn results_that_are_gone_are_said_to_be_and_nothing_is_sent_again() {
 #[test]
 fn a_cancel_may_come_at_any_time() {
     let simulator = Simulator::builder().running(2).start().unwrap();
-    let provider = Arc::new(Anthropic::builder(KEY).base_url(simulator.url()).build().unwrap());
+    let provider = common::anthropic(simulator.url(), KEY);
     let place = Place::new();
     let patience = Duration::from_secs(10);
     let refused =
         |id: &str| matches!(cancel(&*provider, id, patience), Err(CallError::Refused { .. }));
     assert!(refused("msgbatch_99") && refused("../x"));
-    let llm = LlmBatch::builder(Arc::clone(&provider) as Arc<dyn Provider>)
-        .state(place.state())
-        .poll_interval(Duration::from_millis(1))
-        .build()
-        .unwrap();
+    let llm = settings(Arc::clone(&provider), &place.state()).build().unwrap();
     thread::scope(|scope| {
         let running = scope.spawn(|| run(&llm, ["a", "b"].map(ask)));
         simulator.server().wait_until(|seen| seen.iter().any(|seen| seen.method == "POST"));
@@ -184,11 +172,7 @@ fn parameters_that_the_version_refuses_are_not_sent() {
         let (simulator, place) = (Simulator::start().unwrap(), Place::new());
         let provider =
             Anthropic::builder(KEY).base_url(simulator.url()).api_version(version).build().unwrap();
-        let llm = LlmBatch::builder(Arc::new(provider))
-            .state(place.state())
-            .poll_interval(Duration::from_millis(1))
-            .build()
-            .unwrap();
+        let llm = settings(Arc::new(provider), &place.state()).build().unwrap();
         let body = r#"{"model":"m","max_tokens":1,"temperature":0.5,"messages":[{"role":"user","content":"x"}]}"#;
         let (outcomes, _) = run(&llm, [Request::new("a", "m", Body::raw(body).unwrap())]);
         match &outcomes[0].1 {
@@ -221,14 +205,9 @@ fn a_list_without_an_end_is_left() {
             .start()
             .unwrap();
         let place = Place::new();
-        let provider: Arc<dyn Provider> = match shape {
-            "anthropic" => {
-                Arc::new(Anthropic::builder(KEY).base_url(simulator.url()).build().unwrap())
-            }
-            _ => Arc::new(OpenAi::builder(KEY).base_url(simulator.url()).build().unwrap()),
-        };
-        let llm = LlmBatch::builder(provider)
-            .state(place.state())
+        let open = if shape == "openai" { common::open_ai } else { common::anthropic };
+        let provider = open(simulator.url(), KEY);
+        let llm = settings(provider, &place.state())
             // One look at the list.
             .on_ambiguous(OnAmbiguous::Fail)
             .build()

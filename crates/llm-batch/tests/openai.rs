@@ -6,9 +6,8 @@ mod common;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-use common::{KEY, Place, ask, assert_answered, run};
+use common::{KEY, Place, ask, assert_answered, run, settings};
 use llm_batch::providers::{OpenAi, Profile};
 use llm_batch::{Body, Builder, Error, LlmBatch, Message, Provider, Request, Role, Stop};
 use llm_simulator::{Call, Endpoint, Reply, Seen, Simulator};
@@ -19,12 +18,7 @@ fn open(simulator: &Simulator, place: &Place) -> LlmBatch {
 }
 
 fn builder(simulator: &Simulator, place: &Place) -> Builder {
-    let provider = OpenAi::builder(KEY).base_url(simulator.url()).build().unwrap();
-    LlmBatch::builder(Arc::new(provider))
-        .state(place.state())
-        .poll_interval(Duration::from_millis(1))
-        .list_lag(Duration::from_millis(20))
-        .timeout(Duration::from_mins(1))
+    settings(common::open_ai(simulator.url(), KEY), &place.state())
 }
 
 /// The lines of every file that was uploaded.
@@ -118,11 +112,8 @@ fn a_model_that_does_not_exist_fails_its_own_requests_alone() {
 fn a_full_queue_is_waited_for() {
     let simulator = Simulator::builder().enqueued(3).running(4).start().unwrap();
     let place = Place::new();
-    let provider = OpenAi::builder(KEY).base_url(simulator.url()).build().unwrap();
-    let llm = LlmBatch::builder(Arc::new(provider))
-        .state(place.state())
+    let llm = settings(common::open_ai(simulator.url(), KEY), &place.state())
         .max_items(2)
-        .poll_interval(Duration::from_millis(1))
         .build()
         .unwrap();
     let ids = ["a", "b", "c", "d", "e", "f"];

@@ -9,27 +9,13 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 use std::{fs, mem};
 
-use common::{KEY, Place, ask, assert_answered, builder, run};
-use llm_batch::providers::OpenAi;
-use llm_batch::{Builder, Error, LaneChoice, LlmBatch, Prices};
+use common::{KEY, Place, ask, assert_answered, builder, changed, run, settings};
+use llm_batch::{Builder, Error, LaneChoice, Prices};
 use llm_simulator::{Call, Endpoint, Reply, Simulator};
 use serde_json::{Value, json};
 
 fn open_ai(simulator: &Simulator, place: &Place) -> Builder {
-    let provider = OpenAi::builder(KEY).base_url(simulator.url()).build().unwrap();
-    LlmBatch::builder(Arc::new(provider))
-        .state(place.state())
-        .poll_interval(Duration::from_millis(1))
-        .list_lag(Duration::from_millis(20))
-        .timeout(Duration::from_mins(1))
-}
-
-/// Changes the object of an answer.
-fn changed(usual: Reply, change: impl FnOnce(&mut Value)) -> Reply {
-    let Reply::Full { status, body, .. } = &usual else { return usual };
-    let Ok(mut value) = serde_json::from_slice(body) else { return usual };
-    change(&mut value);
-    Reply::json(*status, &value)
+    settings(common::open_ai(simulator.url(), KEY), &place.state())
 }
 
 /// A provider that takes the first create and loses the answer, and whose list is changed.

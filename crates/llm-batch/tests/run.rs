@@ -4,12 +4,13 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
-use common::{Faults, KEY, Place, Seen, Sim, ask, assert_answered, builder, jsonl, open, run};
+use common::{
+    Faults, KEY, Place, Seen, Sim, ask, assert_answered, builder, jsonl, open, run, settings,
+};
 use llm_batch::providers::Anthropic;
 use llm_batch::{
-    Body, Error, Kind, LlmBatch, Message, PendingReason, Request, RequestError, Role, Status, Usage,
+    Body, Error, Kind, Message, PendingReason, Request, RequestError, Role, Status, Usage,
 };
 
 #[test]
@@ -226,11 +227,7 @@ fn groups_are_cut_at_the_providers_limits_and_an_oversize_request_fails_alone() 
     let sim = Sim::start(Faults::default());
     let place = Place::new();
     let provider = Anthropic::builder(KEY).base_url(sim.url()).limits(4, 700).build().unwrap();
-    let llm = LlmBatch::builder(Arc::new(provider))
-        .state(place.state())
-        .poll_interval(Duration::from_millis(1))
-        .build()
-        .unwrap();
+    let llm = settings(Arc::new(provider), &place.state()).build().unwrap();
     let big = Request::prompt("big", "model-a", "x".repeat(700));
     let ids = ["a", "b", "c", "d", "e", "f", "g", "h", "i"];
     let (outcomes, ended) = run(&llm, std::iter::once(big).chain(ids.map(ask)));
@@ -337,11 +334,7 @@ fn an_overlong_line_is_skipped_and_the_others_arrive() {
     });
     let place = Place::new();
     let provider = Anthropic::builder(KEY).base_url(sim.url()).max_line(1000).build().unwrap();
-    let llm = LlmBatch::builder(Arc::new(provider))
-        .state(place.state())
-        .poll_interval(Duration::from_millis(1))
-        .build()
-        .unwrap();
+    let llm = settings(Arc::new(provider), &place.state()).build().unwrap();
     let (outcomes, ended) = run(&llm, ["a", "b", "c"].map(ask));
     assert_answered(&outcomes[..2], &["a", "c"]);
     assert!(matches!(outcomes[2].1, Err(RequestError::Missing { .. })));

@@ -12,9 +12,9 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Endpoint, Faults, KEY, Place, Reply, Seen, Sim, ask, builder, open, run};
+use common::{Endpoint, Faults, KEY, Place, Reply, Seen, Sim, ask, builder, open, run, settings};
+use llm_batch::Error;
 use llm_batch::providers::{Anthropic, AuthStyle, OpenAi};
-use llm_batch::{Error, LlmBatch};
 use llm_simulator::Server;
 use serde_json::json;
 
@@ -44,11 +44,7 @@ fn version_betas_and_auth_style_are_settings() {
         .build()
         .unwrap();
     let place = Place::new();
-    let llm = LlmBatch::builder(Arc::new(provider))
-        .state(place.state())
-        .poll_interval(Duration::from_millis(1))
-        .build()
-        .unwrap();
+    let llm = settings(Arc::new(provider), &place.state()).build().unwrap();
     run(&llm, [ask("a")]).1.unwrap();
     for seen in sim.seen() {
         assert_eq!(seen.header("authorization"), Some(format!("Bearer {KEY}").as_str()));
@@ -296,9 +292,7 @@ fn a_key_that_the_provider_repeats_anywhere_is_shown_nowhere() {
                 _ => Arc::new(OpenAi::builder(KEY).base_url(url).build().unwrap()),
             };
             let place = Place::new();
-            let llm = llm_batch::LlmBatch::builder(provider)
-                .state(place.state())
-                .poll_interval(Duration::from_millis(1))
+            let llm = settings(provider, &place.state())
                 .list_lag(Duration::from_millis(5))
                 .timeout(Duration::from_secs(1))
                 .build()

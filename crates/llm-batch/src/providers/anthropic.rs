@@ -3,18 +3,21 @@
 use std::ops::{ControlFlow, Range};
 use std::sync::{Mutex, PoisonError};
 
-use secrecy::{ExposeSecret, SecretString};
+use secrecy::SecretString;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use ureq::http::header::{HeaderMap, HeaderName, HeaderValue};
+use ureq::http::header::HeaderValue;
 
 use super::anthropic_wire::{BatchObject, Page, ResultLine, answer, check_sampling, params};
-use super::shared::{MAX_PAGES, SKEW, ask, each_line, is_safe_id, parsed, without_key};
+use super::shared::{
+    MAX_PAGES, OTHER_KEY, SKEW, ask, batch, created, each_line, is_safe_id, key_header, next_page,
+    parsed, path, without_key,
+};
 use crate::answer::{Answer, RequestError};
 use crate::base_url::BaseUrl;
 use crate::draft::{Draft, Entry, Frame};
 use crate::error::Error;
-use crate::http::{Http, Post, secret_header};
+use crate::http::{Http, Post};
 use crate::provider::{
     CUSTOM_ID_LEN, Call, CallError, Collected, CreateError, Created, Found, Limits, Lost, Progress,
     Provider, Sink,
@@ -27,6 +30,7 @@ const API_VERSION: &str = "2023-06-01";
 const NO_SAMPLING: &str = "2026-10-21";
 const PATH: &str = "/v1/messages/batches";
 const MESSAGES: &str = "/v1/messages";
+const PAGE: &str = "?limit=1000";
 const MAX_LINE: usize = 64 * 1024 * 1024;
 /// How many results without our nonce show that a batch is somebody else's.
 const PROOF: usize = 1000;
@@ -163,22 +167,15 @@ impl AnthropicBuilder {
     pub fn build(self) -> Result<Anthropic, Error> {
         let base = BaseUrl::parse(&self.base_url)?;
         let setting = |problem: &str| Error::Setting { problem: problem.to_owned() };
-        let secret = self.key.expose_secret();
-        if secret.trim().is_empty() {
-            return Err(setting("the API key is empty; set ANTHROPIC_API_KEY"));
-        }
-        let (name, value) = match self.auth {
-            AuthStyle::ApiKey => ("x-api-key", secret.to_owned()),
-            AuthStyle::Bearer => ("authorization", format!("Bearer {secret}")),
+        let name = match self.auth {
+            AuthStyle::ApiKey => "x-api-key",
+            AuthStyle::Bearer => "authorization",
         };
-        let key = secret_header(&value)
-            .ok_or_else(|| setting("the API key holds a character that no header may hold"))?;
+        let mut headers = key_header(name, &self.key, "ANTHROPIC_API_KEY")?;
         let plain = |name: &str, value: &str| {
             HeaderValue::from_str(value)
                 .map_err(|_| setting(&format!("`{value}` cannot stand in the header `{name}`")))
         };
-        let mut headers = HeaderMap::new();
-        headers.insert(HeaderName::from_static(name), key);
         headers.insert("anthropic-version", plain("anthropic-version", &self.api_version)?);
         if !self.betas.is_empty() {
             headers.insert("anthropic-beta", plain("anthropic-beta", &self.betas.join(","))?);
@@ -200,6 +197,10 @@ impl Provider for Anthropic {
 
     fn endpoint(&self) -> &str {
         self.http.base().as_str()
+    }
+
+    fn account(&self, salt: &str) -> Option<String> {
+        Some(self.http.account(salt))
     }
 
     fn limits(&self) -> Limits {
@@ -263,15 +264,7 @@ impl Provider for Anthropic {
         let length = frame.length(draft);
         let mut reader = frame.reader(draft);
         let posted = self.http.post(Post::json(PATH, &mut reader, length), call);
-        let body = self.http.created(posted)?;
-        let unknown = |why: String| CreateError::Ambiguous {
-            reason: self.http.scrub(&format!("the provider took the create, but {why}")),
-        };
-        let batch: BatchObject = serde_json::from_slice(&body)
-            .map_err(|error| unknown(format!("answered not with a batch: {error}")))?;
-        if !is_safe_id(&batch.id) {
-            return Err(unknown("the batch has an id that cannot stand in a path".to_owned()));
-        }
+        let batch: BatchObject = created(&self.http, posted)?;
         // The next create of ours comes after this one.
         *self.newest.lock().unwrap_or_else(PoisonError::into_inner) = Some(fence_of(&batch));
         let progress = progress(&batch);
@@ -280,15 +273,19 @@ impl Provider for Anthropic {
 
     fn find(&self, lost: &Lost<'_>, call: &Call<'_>) -> Result<Found, CallError> {
         let fence = Fence::parse(lost.anchor);
-        let mut undecided = None;
-        let mut query = "?limit=1000".to_owned();
-        for _ in 0..MAX_PAGES {
+        let (mut undecided, mut has_end) = (None, false);
+        // Whose key sees the fence, would see the batch.
+        let mut is_same_account = lost.is_same_account;
+        let mut query = PAGE.to_owned();
+        'pages: for _ in 0..MAX_PAGES {
             let page = self.page(&query, call)?;
             let has_newest_first = is_descending(&page.batches);
             for batch in &page.batches {
+                is_same_account |= batch.id == fence.id;
                 if fence.is_reached(batch) {
-                    if has_newest_first {
-                        return Ok(undecided.unwrap_or(Found::Absent));
+                    if has_newest_first && is_same_account {
+                        has_end = true;
+                        break 'pages;
                     }
                     continue;
                 }
@@ -316,27 +313,27 @@ impl Provider for Anthropic {
                 let reason = format!("batch `{}` may be it, and {missing}", batch.id);
                 undecided = Some(Found::Undecided { reason });
             }
-            match page.batches.last() {
-                Some(oldest) if page.has_more && is_safe_id(&oldest.id) => {
-                    query = format!("?limit=1000&after_id={}", oldest.id);
-                }
-                _ if page.has_more => {
-                    return Err(CallError::passing(
-                        "the list of batches does not say how it goes on",
-                    ));
-                }
-                _ => return Ok(undecided.unwrap_or(Found::Absent)),
-            }
+            let end = page.batches.last().map(|oldest| &*oldest.id);
+            let Some(next) = next_page(PAGE, "after_id", end, page.has_more)? else {
+                has_end = true;
+                break;
+            };
+            query = next;
         }
-        Err(CallError::passing("the list of batches does not end"))
+        match undecided {
+            _ if !has_end => Err(CallError::passing("the list of batches does not end")),
+            Some(undecided) => Ok(undecided),
+            None if is_same_account => Ok(Found::Absent),
+            None => Ok(Found::Undecided { reason: OTHER_KEY.to_owned() }),
+        }
     }
 
     fn poll(&self, batch_id: &str, call: &Call<'_>) -> Result<Progress, CallError> {
-        Ok(progress(&self.batch(batch_id, call)?))
+        Ok(progress(&batch(&self.http, PATH, batch_id, call)?))
     }
 
     fn cancel(&self, batch_id: &str, call: &Call<'_>) -> Result<(), CallError> {
-        self.http.nudge(&path(batch_id, "/cancel")?, call)
+        self.http.nudge(&path(PATH, batch_id, "/cancel")?, call)
     }
 
     fn results(
@@ -346,7 +343,7 @@ impl Provider for Anthropic {
         call: &Call<'_>,
         sink: &mut Sink<'_>,
     ) -> Result<Collected, CallError> {
-        let body = self.http.download(path(batch_id, "/results")?, call)?;
+        let body = self.http.download(path(PATH, batch_id, "/results")?, call)?;
         let unreadable = each_line(body, self.max_line, call, &mut |line| {
             let line: ResultLine<'_> = parsed(line)?;
             Some(sink(&line.custom_id, without_key(&self.http, line.outcome())))
@@ -355,7 +352,7 @@ impl Provider for Anthropic {
     }
 
     fn answered(&self, batch_id: &str, call: &Call<'_>) -> Result<Option<u64>, CallError> {
-        Ok(self.batch(batch_id, call)?.answered())
+        Ok(batch::<BatchObject>(&self.http, PATH, batch_id, call)?.answered())
     }
 
     fn answers_at_once(&self) -> bool {
@@ -372,15 +369,6 @@ impl Provider for Anthropic {
 }
 
 impl Anthropic {
-    fn batch(&self, batch_id: &str, call: &Call<'_>) -> Result<BatchObject, CallError> {
-        let body = self.http.get(&path(batch_id, "")?, call)?;
-        let batch: BatchObject = self.http.parse(&body, "the batch")?;
-        if batch.id != batch_id {
-            return Err(CallError::passing("the provider told about another batch"));
-        }
-        Ok(batch)
-    }
-
     fn page(&self, query: &str, call: &Call<'_>) -> Result<Page, CallError> {
         let body = self.http.get(&format!("{PATH}{query}"), call)?;
         self.http.parse(&body, "the list of batches")
@@ -394,7 +382,7 @@ impl Anthropic {
         lost: &Lost<'_>,
         call: &Call<'_>,
     ) -> Result<Option<bool>, CallError> {
-        let body = match self.http.download(path(batch_id, "/results")?, call) {
+        let body = match self.http.download(path(PATH, batch_id, "/results")?, call) {
             Ok(body) => body,
             Err(CallError::Refused { .. }) => return Ok(None),
             Err(error) => return Err(error),
@@ -466,13 +454,6 @@ fn progress(batch: &BatchObject) -> Progress {
         "ended" => Progress::Ended,
         _ => Progress::Running,
     }
-}
-
-fn path(batch_id: &str, rest: &str) -> Result<String, CallError> {
-    if is_safe_id(batch_id) {
-        return Ok(format!("{PATH}/{batch_id}{rest}"));
-    }
-    Err(CallError::Refused { message: "its id cannot stand in a path".to_owned() })
 }
 
 #[cfg(test)]

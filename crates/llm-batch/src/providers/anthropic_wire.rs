@@ -7,7 +7,7 @@ use std::fmt::Write;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::shared::{Said, Turn, check_raw, said};
+use super::shared::{Said, Turn, WireBatch, check_raw, said};
 use crate::answer::{Answer, RequestError, Usage};
 use crate::request::{Body, Content, Message, Request, Role};
 
@@ -100,6 +100,12 @@ pub(super) struct BatchObject {
     /// How many requests are in which state. States that are not known yet count too.
     #[serde(default)]
     request_counts: BTreeMap<String, serde_json::Value>,
+}
+
+impl WireBatch for BatchObject {
+    fn id(&self) -> &str {
+        &self.id
+    }
 }
 
 impl BatchObject {

@@ -3,19 +3,21 @@
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use secrecy::{ExposeSecret, SecretString};
+use secrecy::SecretString;
 use serde_json::json;
 use serde_json::value::RawValue;
-use ureq::http::header::{HeaderMap, HeaderName};
 
 use super::openai_wire::{BatchObject, FileObject, Files, Page, ResultLine, answer, body};
 use super::profile::Profile;
-use super::shared::{MAX_PAGES, SKEW, ask, each_line, is_safe_id, parsed, without_key};
+use super::shared::{
+    MAX_PAGES, OTHER_KEY, SKEW, ask, batch, created, each_line, is_safe_id, key_header, next_page,
+    parsed, path, without_key,
+};
 use crate::answer::{Answer, RequestError};
 use crate::base_url::BaseUrl;
 use crate::draft::{Draft, Entry, Frame};
 use crate::error::Error;
-use crate::http::{Http, Post, excerpt, secret_header};
+use crate::http::{Http, Post, excerpt};
 use crate::provider::{
     CUSTOM_ID_LEN, Call, CallError, Collected, CreateError, Created, Found, Limits, Lost, Progress,
     Provider, Rejection, Sink,
@@ -25,6 +27,7 @@ use crate::request::Request;
 const BATCHES: &str = "/v1/batches";
 const FILES: &str = "/v1/files";
 const CHAT: &str = "/v1/chat/completions";
+const PAGE: &str = "?limit=100";
 const MAX_LINE: usize = 64 * 1024 * 1024;
 /// How many pages of a hundred files are looked through for one of ours.
 const PAGES: usize = 10;
@@ -118,12 +121,32 @@ impl OpenAi {
     }
 
     fn batch(&self, batch_id: &str, call: &Call<'_>) -> Result<BatchObject, CallError> {
-        let body = self.http.get(&path(BATCHES, batch_id, "")?, call)?;
-        let batch: BatchObject = self.http.parse(&body, "the batch")?;
-        if batch.id != batch_id {
-            return Err(CallError::passing("the provider told about another batch"));
+        batch(&self.http, BATCHES, batch_id, call)
+    }
+
+    /// Returns what it means that a batch is not in the list: the file of the create is ours alone,
+    /// so whose key sees it would see the batch too.
+    fn absent(
+        &self,
+        file: &str,
+        is_same_account: bool,
+        call: &Call<'_>,
+    ) -> Result<Found, CallError> {
+        let other = || Found::Undecided { reason: OTHER_KEY.to_owned() };
+        if is_same_account {
+            return Ok(Found::Absent);
         }
-        Ok(batch)
+        if file.is_empty() {
+            return Ok(other());
+        }
+        match self.http.get(&path(FILES, file, "")?, call) {
+            Ok(body) => {
+                let seen: FileObject = self.http.parse(&body, "the file")?;
+                Ok(if seen.id == file { Found::Absent } else { other() })
+            }
+            Err(CallError::Refused { .. }) => Ok(other()),
+            Err(error) => Err(error),
+        }
     }
 
     /// Reads one file of results.
@@ -186,18 +209,7 @@ impl OpenAiBuilder {
             return Err(setting("this profile has no base URL of its own; set the account's"));
         }
         let base = BaseUrl::parse(&base)?;
-        let secret = self.key.expose_secret();
-        if secret.trim().is_empty() {
-            return Err(setting("the API key is empty; set OPENAI_API_KEY"));
-        }
-        let value = match self.profile.key_header {
-            "authorization" => format!("Bearer {secret}"),
-            _ => secret.to_owned(),
-        };
-        let key = secret_header(&value)
-            .ok_or_else(|| setting("the API key holds a character that no header may hold"))?;
-        let mut headers = HeaderMap::new();
-        headers.insert(HeaderName::from_static(self.profile.key_header), key);
+        let headers = key_header(self.profile.key_header, &self.key, "OPENAI_API_KEY")?;
         // The frame depends on the nonce in its bytes, not in its length.
         let frame = frame(&"0".repeat(NONCE_LEN));
         let limits = Limits {
@@ -219,6 +231,10 @@ impl Provider for OpenAi {
 
     fn endpoint(&self) -> &str {
         self.http.base().as_str()
+    }
+
+    fn account(&self, salt: &str) -> Option<String> {
+        Some(self.http.account(salt))
     }
 
     fn limits(&self) -> Limits {
@@ -281,15 +297,7 @@ impl Provider for OpenAi {
         let create = create.to_string();
         let mut bytes = create.as_bytes();
         let posted = self.http.post(Post::json(BATCHES, &mut bytes, create.len() as u64), call);
-        let body = self.http.created(posted)?;
-        let unknown = |why: String| CreateError::Ambiguous {
-            reason: self.http.scrub(&format!("the provider took the create, but {why}")),
-        };
-        let batch: BatchObject = serde_json::from_slice(&body)
-            .map_err(|error| unknown(format!("answered not with a batch: {error}")))?;
-        if !is_safe_id(&batch.id) {
-            return Err(unknown("the batch has an id that cannot stand in a path".to_owned()));
-        }
+        let batch: BatchObject = created(&self.http, posted)?;
         // Whatever it says so far: a poll tells what became of it.
         Ok(Created { batch_id: batch.id, progress: Progress::Running })
     }
@@ -313,8 +321,8 @@ impl Provider for OpenAi {
         let uploaded_at: i64 = uploaded_at.parse().unwrap_or(0);
         let is_older =
             |batch: &BatchObject| batch.created_at > 0 && batch.created_at + SKEW < uploaded_at;
-        let mut undecided = None;
-        let mut query = "?limit=100".to_owned();
+        let (mut undecided, mut has_end) = (None, false);
+        let mut query = PAGE.to_owned();
         for _ in 0..MAX_PAGES {
             let body = self.http.get(&format!("{BATCHES}{query}"), call)?;
             let page: Page = self.http.parse(&body, "the list of batches")?;
@@ -335,29 +343,23 @@ impl Provider for OpenAi {
                 let reason = format!("batch `{id}` may be it, and its file is not told");
                 undecided = Some(Found::Undecided { reason });
             }
-            match page.batches.last() {
-                // What is older than the file was not made of it, nor what comes after that in a
-                // list with the newest first.
-                Some(oldest)
-                    if is_older(oldest)
-                        && page
-                            .batches
-                            .is_sorted_by(|a, b| a.created_at + SKEW >= b.created_at) =>
-                {
-                    return Ok(undecided.unwrap_or(Found::Absent));
-                }
-                Some(oldest) if page.has_more && is_safe_id(&oldest.id) => {
-                    query = format!("?limit=100&after={}", oldest.id);
-                }
-                _ if page.has_more => {
-                    return Err(CallError::passing(
-                        "the list of batches does not say how it goes on",
-                    ));
-                }
-                _ => return Ok(undecided.unwrap_or(Found::Absent)),
-            }
+            let oldest = page.batches.last();
+            // What is older than the file was not made of it, nor what comes after that in a list
+            // with the newest first.
+            has_end = oldest.is_some_and(is_older)
+                && page.batches.is_sorted_by(|a, b| a.created_at + SKEW >= b.created_at);
+            let end = oldest.map(|oldest| &*oldest.id);
+            let Some(next) = next_page(PAGE, "after", end, page.has_more && !has_end)? else {
+                has_end = true;
+                break;
+            };
+            query = next;
         }
-        Err(CallError::passing("the list of batches does not end"))
+        match undecided {
+            _ if !has_end => Err(CallError::passing("the list of batches does not end")),
+            Some(undecided) => Ok(undecided),
+            None => self.absent(file, lost.is_same_account, call),
+        }
     }
 
     fn poll(&self, batch_id: &str, call: &Call<'_>) -> Result<Progress, CallError> {
@@ -426,13 +428,6 @@ impl Provider for OpenAi {
     fn answer(&self, response: Box<RawValue>) -> Answer {
         answer(response)
     }
-}
-
-fn path(folder: &str, id: &str, rest: &str) -> Result<String, CallError> {
-    if is_safe_id(id) {
-        return Ok(format!("{folder}/{id}{rest}"));
-    }
-    Err(CallError::Refused { message: "its id cannot stand in a path".to_owned() })
 }
 
 /// Reads why nothing was run.

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use super::shared::{Said, Turn, check_raw, said};
+use super::shared::{Said, Turn, WireBatch, check_raw, said};
 use crate::answer::{Answer, RequestError, Usage};
 use crate::request::{Body, Request, Role};
 
@@ -88,6 +88,12 @@ pub(super) struct BatchObject {
     pub(super) request_counts: Counts,
     #[serde(default)]
     pub(super) errors: Option<Faults>,
+}
+
+impl WireBatch for BatchObject {
+    fn id(&self) -> &str {
+        &self.id
+    }
 }
 
 impl BatchObject {

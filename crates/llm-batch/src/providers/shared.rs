@@ -4,12 +4,16 @@ use std::borrow::Cow;
 use std::io::{BufReader, Read};
 use std::ops::ControlFlow;
 
+use secrecy::{ExposeSecret, SecretString};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use ureq::http::header::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::answer::{Answer, RequestError};
 use crate::draft::Entry;
-use crate::http::{Http, MAX_ANSWER, Post, excerpt};
+use crate::error::Error;
+use crate::http::{Http, MAX_ANSWER, Post, PostError, Reply, excerpt};
 use crate::lines::{Line, next_line};
 use crate::provider::{Call, CallError, CreateError};
 use crate::request::{Content, Role};
@@ -18,6 +22,94 @@ use crate::request::{Content, Role};
 pub(super) const MAX_PAGES: usize = 1000;
 /// How far the clocks behind two times of the same provider may be apart, in seconds.
 pub(super) const SKEW: i64 = 120;
+
+/// Why a batch that is not in the list may be there all the same.
+pub(super) const OTHER_KEY: &str = "the create was sent with another key, and this one may not see \
+                                    its batch; use a key of the same account";
+
+/// Returns the header that carries the key, as a bearer token where it is `authorization`.
+pub(super) fn key_header(
+    name: &'static str,
+    key: &SecretString,
+    variable: &str,
+) -> Result<HeaderMap, Error> {
+    let setting = |problem: String| Error::Setting { problem };
+    let secret = key.expose_secret();
+    if secret.trim().is_empty() {
+        return Err(setting(format!("the API key is empty; set {variable}")));
+    }
+    let bearer;
+    let value = if name == "authorization" {
+        bearer = format!("Bearer {secret}");
+        &bearer
+    } else {
+        secret
+    };
+    let mut value = HeaderValue::from_str(value)
+        .map_err(|_| setting("the API key holds a character that no header may hold".to_owned()))?;
+    // So it is never shown.
+    value.set_sensitive(true);
+    Ok([(HeaderName::from_static(name), value)].into_iter().collect())
+}
+
+/// A batch as either shape tells of it.
+pub(super) trait WireBatch: DeserializeOwned {
+    fn id(&self) -> &str;
+}
+
+/// Reads a batch, and checks that it is the one that was asked for.
+pub(super) fn batch<B: WireBatch>(
+    http: &Http,
+    folder: &str,
+    batch_id: &str,
+    call: &Call<'_>,
+) -> Result<B, CallError> {
+    let body = http.get(&path(folder, batch_id, "")?, call)?;
+    let batch: B = http.parse(&body, "the batch")?;
+    if batch.id() != batch_id {
+        return Err(CallError::passing("the provider told about another batch"));
+    }
+    Ok(batch)
+}
+
+/// Reads the batch that a create was answered with.
+pub(super) fn created<B: WireBatch>(
+    http: &Http,
+    posted: Result<Reply, PostError>,
+) -> Result<B, CreateError> {
+    let body = http.created(posted)?;
+    let unknown = |why: String| CreateError::Ambiguous {
+        reason: http.scrub(&format!("the provider took the create, but {why}")),
+    };
+    let batch: B = serde_json::from_slice(&body)
+        .map_err(|error| unknown(format!("answered not with a batch: {error}")))?;
+    if is_safe_id(batch.id()) {
+        return Ok(batch);
+    }
+    Err(unknown("the batch has an id that cannot stand in a path".to_owned()))
+}
+
+/// Returns the path to something in a folder of the provider's.
+pub(super) fn path(folder: &str, id: &str, rest: &str) -> Result<String, CallError> {
+    if is_safe_id(id) {
+        return Ok(format!("{folder}/{id}{rest}"));
+    }
+    Err(CallError::Refused { message: "its id cannot stand in a path".to_owned() })
+}
+
+/// Returns the query for the rest of a list whose page ends with `last`; `None` where that was all.
+pub(super) fn next_page(
+    first: &str,
+    after: &str,
+    last: Option<&str>,
+    has_more: bool,
+) -> Result<Option<String>, CallError> {
+    match last.filter(|last| is_safe_id(last)) {
+        _ if !has_more => Ok(None),
+        Some(last) => Ok(Some(format!("{first}&{after}={last}"))),
+        None => Err(CallError::passing("the list of batches does not say how it goes on")),
+    }
+}
 
 /// A message on the wire, which both shapes write alike.
 #[derive(Serialize)]

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use llm_batch::providers::Anthropic;
-use llm_batch::{Answer, Builder, LlmBatch, Request, RequestError};
+use llm_batch::providers::{Anthropic, OpenAi};
+use llm_batch::{Answer, Builder, LlmBatch, Provider, Request, RequestError};
 pub use llm_simulator::{Endpoint, Reply, Seen, Simulator};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -145,13 +145,39 @@ impl Place {
     }
 }
 
-pub fn builder(url: &str, state: &Path) -> Builder {
-    let provider = Anthropic::builder(KEY).base_url(url).build().unwrap();
-    LlmBatch::builder(Arc::new(provider))
+pub fn anthropic(url: &str, key: &str) -> Arc<dyn Provider> {
+    Arc::new(Anthropic::builder(key).base_url(url).build().unwrap())
+}
+
+pub fn open_ai(url: &str, key: &str) -> Arc<dyn Provider> {
+    Arc::new(OpenAi::builder(key).base_url(url).build().unwrap())
+}
+
+/// Makes a provider of a server and a key.
+pub type Shape = fn(&str, &str) -> Arc<dyn Provider>;
+
+/// The two shapes of batches.
+pub const SHAPES: [Shape; 2] = [anthropic, open_ai];
+
+/// Returns settings that wait for nothing longer than they must.
+pub fn settings(provider: Arc<dyn Provider>, state: &Path) -> Builder {
+    LlmBatch::builder(provider)
         .state(state)
         .poll_interval(Duration::from_millis(1))
         .list_lag(Duration::from_millis(20))
         .timeout(Duration::from_mins(1))
+}
+
+pub fn builder(url: &str, state: &Path) -> Builder {
+    settings(anthropic(url, KEY), state)
+}
+
+/// Changes the object of an answer.
+pub fn changed(usual: Reply, change: impl FnOnce(&mut Value)) -> Reply {
+    let Reply::Full { status, body, .. } = &usual else { return usual };
+    let Ok(mut value) = serde_json::from_slice(body) else { return usual };
+    change(&mut value);
+    Reply::json(*status, &value)
 }
 
 pub fn open(sim: &Sim, place: &Place) -> LlmBatch {

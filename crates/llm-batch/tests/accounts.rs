@@ -1,0 +1,150 @@
+//! One state folder, and keys of more than one account.
+
+#![allow(clippy::unwrap_used, reason = "a helper of tests is not seen as a test")]
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use common::{KEY, Outcome, Place, SHAPES, Shape, ask, assert_answered, changed, run, settings};
+use llm_batch::{Error, OnAmbiguous, PendingReason, Run};
+use llm_simulator::{Call, Endpoint, Reply, Simulator};
+use serde_json::json;
+
+/// The key of somebody else, who sees nothing of what the owner of [`KEY`] has.
+const OTHER: &str = "sk-ant-test-OTHER";
+/// Another key of the owner's.
+const ROTATED: &str = "sk-ant-test-ROTATED";
+
+fn is_other(call: &Call<'_>) -> bool {
+    let key = |name| call.seen.header(name);
+    [key("x-api-key"), key("authorization")].into_iter().flatten().any(|key| key.ends_with(OTHER))
+}
+
+/// A provider that takes the first create, or does not, and loses its answer. Until the switch is
+/// turned, the list cannot be had after that.
+fn forgetful(is_taken: bool) -> (Simulator, Arc<AtomicBool>) {
+    let is_first = |call: &Call<'_>| (call.endpoint, call.nth) == (Endpoint::Create, 0);
+    let is_blind = Arc::new(AtomicBool::new(false));
+    let (seen, blinding) = (Arc::clone(&is_blind), Arc::clone(&is_blind));
+    let simulator = Simulator::builder()
+        .before(move |call| match call.endpoint {
+            Endpoint::Create if is_first(call) => {
+                blinding.store(true, Ordering::SeqCst);
+                (!is_taken).then_some(Reply::Drop)
+            }
+            Endpoint::List if seen.load(Ordering::SeqCst) => {
+                Some(Reply::error(500, "api_error", "no list today"))
+            }
+            Endpoint::Poll | Endpoint::Files if is_other(call) => {
+                Some(Reply::error(404, "not_found_error", "no such thing"))
+            }
+            _ => None,
+        })
+        .after(move |call, usual| match call.endpoint {
+            Endpoint::Create if is_first(call) => Reply::Drop,
+            Endpoint::List if is_other(call) => changed(usual, |page| page["data"] = json!([])),
+            _ => usual,
+        })
+        .start()
+        .unwrap();
+    // So that there is something in the list before the create.
+    simulator.plant_foreign(7);
+    (simulator, is_blind)
+}
+
+struct Client {
+    shape: Shape,
+    simulator: Simulator,
+    place: Place,
+}
+
+impl Client {
+    /// Asks with a key, and gives up soon where that may take for ever.
+    fn ask(
+        &self,
+        key: &str,
+        policy: OnAmbiguous,
+        patience: Duration,
+    ) -> (Vec<Outcome>, Result<Run, Error>) {
+        let provider = (self.shape)(self.simulator.url(), key);
+        let settings = settings(provider, &self.place.state()).on_ambiguous(policy);
+        run(&settings.timeout(patience).build().unwrap(), ["a", "b"].map(ask))
+    }
+}
+
+const SHORT: Duration = Duration::from_millis(300);
+const LONG: Duration = Duration::from_mins(1);
+
+/// In each shape, a state folder with a create of unknown fate.
+fn each(is_taken: bool, check: impl Fn(Client)) {
+    for shape in SHAPES {
+        let (simulator, is_blind) = forgetful(is_taken);
+        let client = Client { shape, simulator, place: Place::new() };
+        let (_, ended) = client.ask(KEY, OnAmbiguous::Hold, SHORT);
+        assert!(matches!(ended, Err(Error::Ambiguous { .. })), "{ended:?}");
+        is_blind.store(false, Ordering::SeqCst);
+        check(client);
+    }
+}
+
+/// The empty list of another account proved that the batch was absent: it was paid for twice.
+#[test]
+fn a_key_of_another_account_sends_nothing_again_that_it_would_not_see() {
+    each(true, |client| {
+        for policy in [OnAmbiguous::Hold, OnAmbiguous::Resubmit] {
+            let (outcomes, ended) = client.ask(OTHER, policy, SHORT);
+            assert!(outcomes.is_empty());
+            let error = ended.unwrap_err().to_string();
+            assert!(error.contains("another key"), "{error}");
+        }
+        let (outcomes, ended) = client.ask(KEY, OnAmbiguous::Hold, LONG);
+        assert_answered(&outcomes, &["a", "b"]);
+        ended.unwrap();
+        let Client { simulator, .. } = client;
+        assert_eq!((simulator.count(Endpoint::Create), simulator.paid().len()), (1, 2));
+    });
+}
+
+/// A key that was replaced by another one of the same account still sees what there was, so what is
+/// absent from its list is absent.
+#[test]
+fn a_new_key_of_the_same_account_goes_on() {
+    for is_taken in [true, false] {
+        each(is_taken, |client| {
+            let (outcomes, ended) = client.ask(ROTATED, OnAmbiguous::Hold, LONG);
+            assert_answered(&outcomes, &["a", "b"]);
+            ended.unwrap();
+            let Client { simulator, .. } = client;
+            let creates = if is_taken { 1 } else { 2 };
+            assert_eq!((simulator.count(Endpoint::Create), simulator.paid().len()), (creates, 2));
+        });
+    }
+}
+
+/// It said that there is no such batch, and not why.
+#[test]
+fn a_batch_that_another_key_cannot_read_is_said_to_be_of_another_key() {
+    for shape in SHAPES {
+        let simulator = Simulator::builder()
+            .running(usize::MAX)
+            .before(|call| match call.endpoint {
+                Endpoint::Poll if is_other(call) => Some(Reply::error(404, "not_found", "none")),
+                _ => None,
+            })
+            .start()
+            .unwrap();
+        let client = Client { shape, simulator, place: Place::new() };
+        let (_, ended) = client.ask(KEY, OnAmbiguous::Hold, SHORT);
+        assert!(matches!(ended, Err(Error::Pending { .. })), "{ended:?}");
+        let (_, ended) = client.ask(OTHER, OnAmbiguous::Hold, LONG);
+        let Err(Error::Pending { reason: PendingReason::Refused { message, .. }, .. }) = ended
+        else {
+            panic!("{ended:?}");
+        };
+        assert!(message.contains("another key"), "{message}");
+        assert_eq!(client.simulator.count(Endpoint::Create), 1);
+    }
+}

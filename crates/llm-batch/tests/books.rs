@@ -1,0 +1,311 @@
+//! What is kept in the books of requests: what was told, what it may have cost, and what may be spent.
+
+#![allow(clippy::unwrap_used, reason = "a helper of tests is not seen as a test")]
+
+mod common;
+
+use std::time::{Duration, SystemTime};
+
+use common::{KEY, Outcome, Place, ask as plain, builder, changed, run};
+use llm_batch::{
+    Body, Builder, Error, LaneChoice, Message, OnAmbiguous, Prices, Request, RequestError, Role,
+    Run,
+};
+use llm_simulator::{Call, Endpoint, Reply, Simulator};
+use serde_json::{Value, json};
+
+/// An answer of ten tokens, the longest there may be, is ten dollars alone and five in a batch.
+const PRICES: &str =
+    r#"{"as_of": "2026-01-01", "models": {"model-a": {"input": 0, "output": 1000000}}}"#;
+
+fn ask(id: &str) -> Request {
+    plain(id).with_max_tokens(10)
+}
+
+fn open(simulator: &Simulator, place: &Place) -> Builder {
+    builder(simulator.url(), &place.state()).prices(Prices::parse(PRICES).unwrap())
+}
+
+/// Asks one by one, and asks again where an answer is lost.
+fn retrying(simulator: &Simulator, place: &Place) -> Builder {
+    open(simulator, place).lane(LaneChoice::Sync).sync_retry(true)
+}
+
+fn go(
+    settings: Builder,
+    requests: impl IntoIterator<Item = Request>,
+) -> (Vec<Outcome>, Result<Run, Error>) {
+    run(&settings.build().unwrap(), requests)
+}
+
+/// A provider whose answers to `endpoint` are lost.
+fn losing(endpoint: Endpoint) -> Simulator {
+    let lose =
+        move |call: &Call<'_>, usual| if call.endpoint == endpoint { Reply::Drop } else { usual };
+    Simulator::builder().after(lose).start().unwrap()
+}
+
+/// Where a process ended in between, the delivery of the older request of an id was taken for that
+/// of the newer one, which was never told.
+#[test]
+fn a_newer_request_of_an_id_is_not_taken_for_told_because_the_older_one_was() {
+    let simulator = Simulator::builder().running(1).start().unwrap();
+    let place = Place::new();
+    let settings = || open(&simulator, &place).fresh(true);
+    go(settings(), [ask("a")]).1.unwrap();
+    let newer = || Request::prompt("a", "model-a", "question newer");
+    let hasty =
+        settings().poll_interval(Duration::from_secs(9)).timeout(Duration::from_millis(300));
+    let pending = go(hasty, [newer()]).1;
+    assert!(matches!(pending, Err(Error::Pending { .. })), "{pending:?}");
+    assert_eq!(simulator.count(Endpoint::Create), 2);
+    let (outcomes, ended) = go(settings(), [newer()]);
+    assert_eq!(outcomes.len(), 1);
+    assert_eq!(outcomes[0].1.as_ref().unwrap().text.as_deref(), Some("answer to question newer"));
+    ended.unwrap();
+    // Told once, in this process or another.
+    let (outcomes, ended) = go(settings(), [newer()]);
+    assert_eq!((outcomes.len(), ended.unwrap().accounting.succeeded), (0, 1));
+    assert_eq!(simulator.paid().len(), 2);
+}
+
+/// Each process began with what the limit left for the first repetition.
+#[test]
+fn a_limit_to_the_cost_is_not_filled_up_by_starting_again() {
+    let (simulator, place) = (losing(Endpoint::Ask), Place::new());
+    for _ in 0..4 {
+        let ended = go(retrying(&simulator, &place).max_cost(35.0), [ask("a")]).1;
+        assert!(matches!(ended, Err(Error::Ambiguous { .. })), "{ended:?}");
+        assert_eq!(simulator.count(Endpoint::Ask), 3);
+    }
+    let ended = go(retrying(&simulator, &place).max_cost(45.0), [ask("a")]).1;
+    assert!(matches!(ended, Err(Error::Ambiguous { .. })), "{ended:?}");
+    assert_eq!(simulator.count(Endpoint::Ask), 4);
+}
+
+/// It counted as free.
+#[test]
+fn an_answer_that_does_not_tell_its_tokens_counts_as_what_it_may_have_cost() {
+    let simulator = Simulator::builder()
+        .after(|call, usual| match call.endpoint {
+            Endpoint::Ask => changed(usual, |answer| answer["usage"] = Value::Null),
+            _ => usual,
+        })
+        .start()
+        .unwrap();
+    let place = Place::new();
+    let limited = || open(&simulator, &place).lane(LaneChoice::Sync).max_cost(15.0);
+    let counts = go(limited(), [ask("a")]).1.unwrap().accounting;
+    assert_eq!((counts.succeeded, counts.output_tokens), (1, 0));
+    let ended = go(limited(), ["a", "b"].map(ask)).1;
+    assert!(
+        matches!(ended, Err(Error::OverBudget { estimate, .. }) if estimate > 19.0),
+        "{ended:?}"
+    );
+    assert_eq!(simulator.paid().len(), 1);
+}
+
+/// What was told to be of unknown fate counted as free, too.
+#[test]
+fn what_was_given_up_and_may_be_paid_for_counts_as_what_it_may_have_cost() {
+    let (simulator, place) = (losing(Endpoint::Ask), Place::new());
+    let limited = || {
+        let settings = open(&simulator, &place).lane(LaneChoice::Sync).max_cost(15.0);
+        settings.on_ambiguous(OnAmbiguous::Fail)
+    };
+    let (outcomes, _) = go(limited(), [ask("a")]);
+    assert!(outcomes[0].1.as_ref().unwrap_err().may_be_paid());
+    let ended = go(limited(), ["a", "b"].map(ask)).1;
+    assert!(matches!(ended, Err(Error::OverBudget { .. })), "{ended:?}");
+}
+
+#[test]
+fn writing_into_a_cache_is_in_the_estimate() {
+    let prices = r#"{"as_of": "2026-01-01", "models": {"model-a": {"input": 1000, "output": 0,
+        "cache_write": 1250, "cache_write_1h": 2000}}}"#;
+    let simulator = Simulator::start().unwrap();
+    let refused = |request: &[Request], mark: bool, dollars: f64| {
+        let place = Place::new();
+        let settings = open(&simulator, &place).prices(Prices::parse(prices).unwrap());
+        let ended = go(settings.max_cost(dollars).cache_prefixes(mark), request.to_vec()).1;
+        match ended {
+            Ok(_) => false,
+            Err(Error::OverBudget { .. }) => true,
+            Err(other) => panic!("{other}"),
+        }
+    };
+    // Some 2,000 tokens by the estimate, at half of a thousand dollars a million: one dollar to
+    // read, and two to write.
+    let body = |mark: &str| {
+        let text = "x".repeat(6_000);
+        let system = json!([{"type": "text", "text": text}]).to_string();
+        let system = system.replace("\"text\",", &format!("\"text\",{mark}"));
+        let body = format!(
+            r#"{{"model":"model-a","max_tokens":1,"system":{system},"messages":[{{"role":"user","content":"q"}}]}}"#
+        );
+        vec![Request::new("a", "model-a", Body::raw(&body).unwrap())]
+    };
+    let marked = body(r#""cache_control":{"type":"ephemeral","ttl":"1h"},"#);
+    assert!(!refused(&body(""), false, 1.2));
+    assert!(refused(&marked, false, 1.2), "the caller's own mark");
+    assert!(!refused(&marked, false, 2.4));
+
+    let shared = |id: &str| {
+        let messages =
+            vec![Message::new(Role::System, "x".repeat(6_000)), Message::new(Role::User, "q")];
+        Request::new(id, "model-a", Body::Messages(messages)).with_max_tokens(1)
+    };
+    let shared = ["a", "b"].map(shared);
+    assert!(!refused(&shared, false, 2.4));
+    assert!(refused(&shared, true, 2.4), "our mark");
+    assert!(!refused(&shared, true, 4.8));
+}
+
+/// It was asked once, before the first time.
+#[test]
+fn a_budget_of_a_request_holds_for_all_that_may_be_paid_for_it() {
+    let (simulator, place) = (losing(Endpoint::Ask), Place::new());
+    let asked = |dollars: f64| {
+        let ended = go(retrying(&simulator, &place), [ask("a").with_budget(dollars)]).1;
+        assert!(matches!(ended, Err(Error::Ambiguous { .. })), "{ended:?}");
+        simulator.count(Endpoint::Ask)
+    };
+    assert_eq!(asked(25.0), 2);
+    assert_eq!(asked(25.0), 2, "nor after a restart");
+    assert_eq!(asked(35.0), 3);
+}
+
+#[test]
+fn a_lost_create_is_not_sent_again_over_the_budget_of_one_of_its_requests() {
+    let simulator = Simulator::builder()
+        .after(|call, usual| match call.endpoint {
+            Endpoint::Create => Reply::Drop,
+            // The fence is seen, and nothing else.
+            Endpoint::List if call.nth > 0 => changed(usual, |page| page["data"] = json!([])),
+            _ => usual,
+        })
+        .start()
+        .unwrap();
+    let place = Place::new();
+    let settings = || {
+        let settings = open(&simulator, &place).on_ambiguous(OnAmbiguous::Resubmit);
+        settings.list_lag(Duration::from_mins(5)).timeout(Duration::from_millis(300))
+    };
+    let ended = go(settings(), [ask("a").with_budget(8.0), ask("b")]).1;
+    assert!(matches!(ended, Err(Error::Ambiguous { requests: 2, .. })), "{ended:?}");
+    assert_eq!(simulator.count(Endpoint::Create), 1);
+}
+
+/// What came too late for its second create was told as if nobody could bill it.
+#[test]
+fn a_request_that_is_too_late_to_be_sent_again_says_that_it_may_be_paid_for() {
+    let simulator = Simulator::builder()
+        .before(|call| {
+            let is_second = call.endpoint == Endpoint::Create && call.nth > 0;
+            let busy =
+                || Reply::error(429, "rate_limit_error", "slow").with_header("retry-after", "60");
+            is_second.then(busy)
+        })
+        .after(|call, usual| match call.endpoint {
+            Endpoint::Create if call.nth == 0 => Reply::Drop,
+            Endpoint::List => changed(usual, |page| page["data"] = json!([])),
+            _ => usual,
+        })
+        .start()
+        .unwrap();
+    let place = Place::new();
+    let deadline = SystemTime::now() + Duration::from_secs(2);
+    let settings = open(&simulator, &place).on_ambiguous(OnAmbiguous::Resubmit);
+    let (outcomes, _) = go(settings.headroom(Duration::ZERO), [ask("a").with_deadline(deadline)]);
+    let told = outcomes[0].1.as_ref().unwrap_err();
+    assert!(matches!(told, RequestError::DeadlineMissed { may_be_paid: true }), "{told:?}");
+    assert_eq!(simulator.count(Endpoint::Create), 2);
+}
+
+/// Each of them has a record of its own, and was sent in a create of its own.
+#[test]
+fn requests_that_were_asked_alone_in_vain_go_into_one_batch() {
+    let simulator = Simulator::builder()
+        .before(|call| {
+            let busy =
+                || Reply::error(429, "rate_limit_error", "slow").with_header("retry-after", "60");
+            (call.endpoint == Endpoint::Ask).then(busy)
+        })
+        .start()
+        .unwrap();
+    let place = Place::new();
+    let ids = ["a", "b", "c", "d", "e"];
+    let alone = open(&simulator, &place).lane(LaneChoice::Sync).timeout(Duration::from_millis(300));
+    let ended = go(alone, ids.map(ask)).1;
+    assert!(matches!(ended, Err(Error::Pending { .. })), "{ended:?}");
+    let asks = simulator.count(Endpoint::Ask) as u64;
+    assert!(asks > 1);
+    let (outcomes, ended) = go(open(&simulator, &place), ids.map(ask));
+    common::assert_answered(&outcomes, &ids);
+    let counts = ended.unwrap().accounting;
+    assert_eq!((counts.submissions, counts.batches), (asks + 1, 1));
+    assert_eq!(simulator.count(Endpoint::Create), 1);
+    // The same again, of another process.
+    let counts = go(open(&simulator, &place), ids.map(ask)).1.unwrap().accounting;
+    assert_eq!((counts.submissions, counts.batches), (asks + 1, 1));
+}
+
+/// The answer comes after the time is up: the request was read, and may be paid for.
+#[test]
+fn an_ask_that_the_time_out_cuts_is_of_unknown_fate_and_is_not_asked_again_unasked() {
+    let simulator = Simulator::builder()
+        .after(|call, usual| match call.endpoint {
+            Endpoint::Ask if call.nth < 2 => Reply::Silence,
+            _ => usual,
+        })
+        .start()
+        .unwrap();
+    let place = Place::new();
+    let short = || open(&simulator, &place).lane(LaneChoice::Sync);
+    let ended = go(short().timeout(Duration::from_millis(300)), [ask("a")]).1;
+    assert!(matches!(ended, Err(Error::Ambiguous { requests: 1, .. })), "{ended:?}");
+    for lane in [LaneChoice::Sync, LaneChoice::Auto, LaneChoice::Batch] {
+        let ended = go(short().lane(lane), [ask("a")]).1;
+        assert!(matches!(ended, Err(Error::Ambiguous { requests: 1, .. })), "{ended:?}");
+    }
+    assert_eq!((simulator.count(Endpoint::Ask), simulator.count(Endpoint::Create)), (1, 0));
+    let retry = || short().sync_retry(true);
+    let ended = go(retry().timeout(Duration::from_millis(300)), [ask("a")]).1;
+    assert!(matches!(ended, Err(Error::Ambiguous { .. } | Error::Pending { .. })), "{ended:?}");
+    let counts = go(retry(), [ask("a")]).1.unwrap().accounting;
+    assert_eq!((counts.possibly_paid_twice, counts.submissions), (1, 3));
+    assert_eq!(simulator.paid().len(), 3);
+}
+
+/// However short its waits are: each is twice the one before.
+#[test]
+fn a_provider_that_stays_busy_is_asked_less_and_less_often() {
+    for lane in [LaneChoice::Batch, LaneChoice::Sync] {
+        let simulator = Simulator::builder()
+            .before(|call| {
+                let is_paid = matches!(call.endpoint, Endpoint::Create | Endpoint::Ask);
+                let busy = || Reply::error(429, "rate_limit_error", "slow");
+                is_paid.then(|| busy().with_header("retry-after", "0"))
+            })
+            .start()
+            .unwrap();
+        let place = Place::new();
+        let settings = open(&simulator, &place).lane(lane).timeout(Duration::from_secs(1));
+        let ended = go(settings, [ask("a")]).1;
+        assert!(matches!(ended, Err(Error::Pending { .. })), "{ended:?}");
+        let calls = simulator.count(Endpoint::Create) + simulator.count(Endpoint::Ask);
+        // 1 + 2 + 4 and so on are over a second after ten, and a quarter less after eleven.
+        assert!((2..=11).contains(&calls), "{calls}");
+    }
+}
+
+#[test]
+fn the_books_hold_a_digest_of_the_key_and_not_the_key() {
+    let (simulator, place) = (Simulator::start().unwrap(), Place::new());
+    go(open(&simulator, &place), [ask("a")]).1.unwrap();
+    let intent = std::fs::read_to_string(place.state().join("000001.intent.json")).unwrap();
+    let intent: Value = serde_json::from_str(&intent).unwrap();
+    let account = intent["account"].as_str().unwrap();
+    assert_eq!(account.len(), 32);
+    assert!(!account.contains(KEY));
+}

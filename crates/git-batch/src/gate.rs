@@ -5,7 +5,7 @@ mod scratch;
 mod verdicts;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub(crate) use self::child::{Ran, run};
@@ -18,11 +18,17 @@ pub(crate) use self::verdicts::{Verdict, Verdicts};
 /// a `.git`, and passes if it ends with status 0. Nothing of the repository is locked meanwhile. If
 /// it fails, the landing is taken apart: the first branch with which it fails is left out
 /// ([`OpErrorKind::Gate`](crate::OpErrorKind::Gate)), and the others are merged without it and looked
-/// at again, so that all that is pushed has passed as a whole. Of `n` branches one bad one costs at
-/// most `3 + log2(n)` runs.
+/// at again, so that all that is pushed has passed as a whole. Nobody is left out for a failure that
+/// was seen only once. Of `n` branches one bad one costs at most `4 + log2(n)` runs. Where what the
+/// remote has fails already, branches that repair it land; else nothing does.
 ///
-/// What it says of a tree is kept: a pass for 30 days, a failure for an hour. A run that was ended
-/// by its time limit or by a signal counts for that landing only.
+/// [`GitBatch::apply`](crate::GitBatch::apply) and [`submit`](crate::GitBatch::submit) ask it for each
+/// branch that is pushed, so branches that fail only together pass there. An operation that a branch
+/// fails with is left out; what had been committed before and fails is not pushed.
+///
+/// What it says of a tree is kept: a pass for 30 days, a failure for an hour; not that of another
+/// program, `PATH` or script. A run that was ended by its time limit or by a signal, or that a shell
+/// could not start (status 126 and 127), counts for that landing only.
 ///
 /// There is no shell: arguments reach the program as they are. Variables of the environment that
 /// begin with `GIT_` are removed; standard input is empty. The end of what it prints, at most 4 KiB,
@@ -99,6 +105,31 @@ impl Gate {
     pub fn afresh(mut self) -> Gate {
         self.is_fresh = true;
         self
+    }
+
+    /// What tells this command from another one: its arguments, where programs are looked for, and for
+    /// a program that is not of the tree which file it is.
+    pub(crate) fn fingerprint(&self) -> Vec<Vec<u8>> {
+        let bytes = |text: &OsString| text.as_encoded_bytes().to_vec();
+        let mut parts: Vec<Vec<u8>> = self.argv.iter().map(bytes).collect();
+        parts.push(self.hidden.iter().flat_map(|name| [bytes(name), vec![0]].concat()).collect());
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        parts.push(bytes(&path));
+        // Arguments too: often the program is a shell or an interpreter, and they are the script.
+        for arg in &self.argv {
+            let named = Path::new(arg);
+            let found = match named.is_absolute() {
+                true => Some(named.to_owned()),
+                false if named.components().count() == 1 => std::env::split_paths(&path)
+                    .map(|folder| folder.join(named))
+                    .find(|file| file.is_file()),
+                false => None,
+            };
+            let data = found.and_then(|file| std::fs::metadata(file).ok());
+            let state = data.map(|data| (data.len(), data.modified().ok()));
+            parts.push(format!("{state:?}").into_bytes());
+        }
+        parts
     }
 
     /// The folder in which each run gets its own.

@@ -6,19 +6,21 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use batch_core::{Batcher, Close, SubmitError, Ticket};
+use gix::refs::FullName;
 
-use crate::batch::{Session, Writer};
+use crate::batch::{Ran, Session, Writer};
 use crate::earlier::Earlier;
 use crate::lock::WriterLock;
 use crate::outcome::causes;
+use crate::passage::{Judged, Passage};
 use crate::plan::plan;
 use crate::processor::GitProcessor;
 use crate::program::Git;
 use crate::record::Key;
 use crate::store::Store;
 use crate::{
-    ApplyError, Merge, OpenError, Operation, OperationKind, Outcome, Report, Settings, Strategy,
-    guard,
+    ApplyError, Extent, Merge, OpenError, Operation, OperationKind, Outcome, Report, Settings,
+    Strategy, guard,
 };
 
 /// Turns the commits, merges and pushes of many tasks into few batches, each with one push.
@@ -221,7 +223,7 @@ impl GitBatch {
         branches: &[String],
         strategy: Strategy,
     ) -> Result<Report, ApplyError> {
-        self.land_or_try(onto, branches, strategy, false)
+        self.land_branches(onto, branches, strategy, Extent::All)
     }
 
     /// Says what [`land`](GitBatch::land) would do, as [`preview`](GitBatch::preview) does for
@@ -235,23 +237,42 @@ impl GitBatch {
         branches: &[String],
         strategy: Strategy,
     ) -> Result<Report, ApplyError> {
-        self.land_or_try(onto, branches, strategy, true)
+        self.land_branches(onto, branches, strategy, Extent::Preview)
     }
 
-    fn land_or_try(
+    /// Does operations of any kind as [`land`](GitBatch::land) does: the branch `onto` starts at what the
+    /// remote has of it now, the gate looks at what becomes of it, and all that is to be pushed leaves
+    /// in one push at the end. If `onto` moves at the remote meanwhile, what is done to it is done
+    /// again; other commits stay as they are. The report has one outcome for each operation.
+    ///
+    /// Nothing can come `after` a push. `extent` says how much is done.
+    ///
+    /// # Errors
+    /// Nothing was done: two operations have one id, and as for [`land`](GitBatch::land).
+    pub fn land_with(
+        &self,
+        onto: &str,
+        operations: &[Operation],
+        extent: Extent,
+    ) -> Result<Report, ApplyError> {
+        if let Some(id) = repeated(operations.iter().map(|op| op.id.as_str())) {
+            return Err(ApplyError::DuplicateId { id });
+        }
+        let operations: Vec<&Operation> = operations.iter().collect();
+        self.repository().land(&operations, &onto_name(onto)?, extent)
+    }
+
+    fn land_branches(
         &self,
         onto: &str,
         branches: &[String],
         strategy: Strategy,
-        is_dry: bool,
+        extent: Extent,
     ) -> Result<Report, ApplyError> {
         if let Some(id) = repeated(branches.iter().map(String::as_str)) {
             return Err(ApplyError::DuplicateId { id });
         }
-        let name = guard::refname::branch(onto).map_err(|error| ApplyError::InvalidBranch {
-            name: onto.to_owned(),
-            reason: error.to_string(),
-        })?;
+        let name = onto_name(onto)?;
         let mut operations: Vec<Operation> = branches
             .iter()
             .map(|source| {
@@ -262,7 +283,7 @@ impl GitBatch {
             .collect();
         operations.push(Operation::push("", onto));
         let operations: Vec<&Operation> = operations.iter().collect();
-        let mut report = self.repository().land(&operations, &name, is_dry)?;
+        let mut report = self.repository().land(&operations, &name, extent)?;
         // The last one is the push.
         report.outcomes.pop();
         Ok(report)
@@ -300,7 +321,8 @@ impl Repository {
         let mut report = Report::default();
         if !plan.batches.is_empty() {
             let is_dry = matches!(how, Run::Dry);
-            let mut session = self.session(earlier, is_dry)?;
+            let extent = if is_dry { Extent::Preview } else { Extent::All };
+            let mut session = self.session(earlier, extent)?;
             // Of batches that are only tried, later ones would miss what earlier ones have built.
             let batches = if is_dry { vec![plan.batches.concat()] } else { plan.batches };
             if let Run::Once { key, name } = how {
@@ -308,15 +330,47 @@ impl Repository {
                 session.check_records(operations, &batches, *key, *name)?;
             }
             for (number, order) in batches.iter().enumerate() {
-                let Run::Once { key, name } = how else {
-                    report.receipts.push(session.run(operations, order, &mut outcomes));
-                    continue;
-                };
-                let key = key.part(number);
-                let ran = session.run_once(operations, order, &mut outcomes, key, *name)?;
-                report.receipts.extend(ran.receipt);
-                let ids = ran.replayed.into_iter().map(|index| operations[index].id.clone());
-                report.replayed.extend(ids);
+                let mut passage = Passage::new(self);
+                loop {
+                    let ran = if let Run::Once { key, name } = how {
+                        let key = (key.part(number), *name);
+                        session.run_once(operations, order, &mut outcomes, key, &mut passage)?
+                    } else {
+                        let judged = session.run(operations, order, &mut outcomes, &mut passage);
+                        let receipt = std::mem::take(&mut passage.spent);
+                        Ran { judged, receipt: Some(receipt), ..Ran::default() }
+                    };
+                    let end = match ran.judged {
+                        Judged::Passes => {
+                            report.receipts.extend(ran.receipt);
+                            let ids = ran.replayed.into_iter();
+                            let ids = ids.map(|index| operations[index].id.clone());
+                            report.replayed.extend(ids);
+                            break;
+                        }
+                        Judged::LeaveOut(ends) => {
+                            passage.ended.extend(ends);
+                            continue;
+                        }
+                        Judged::Ask(questions) => {
+                            // The gate may take long: others can work meanwhile.
+                            drop(session);
+                            let asked = passage.ask(questions);
+                            session = self.session(earlier, extent)?;
+                            match asked {
+                                Ok(()) => continue,
+                                Err(error) => error.into(),
+                            }
+                        }
+                        Judged::Stop(end) => end,
+                    };
+                    report.receipts.push(passage.spent);
+                    let none = order.iter().filter(|index| outcomes[**index].is_none());
+                    none.copied().collect::<Vec<_>>().into_iter().for_each(|index| {
+                        outcomes[index] = Some(end.clone());
+                    });
+                    break;
+                }
             }
         }
         report.outcomes = collect(operations, outcomes);
@@ -326,13 +380,13 @@ impl Repository {
     pub(crate) fn session<'a>(
         &'a self,
         earlier: &'a Earlier,
-        is_dry: bool,
+        extent: Extent,
     ) -> Result<Session<'a>, ApplyError> {
         let lock = WriterLock::acquire(&self.common_dir, self.settings.wait)?;
         // Opened behind the lock, so that it sees all that earlier writers did.
         let (git, settings) = (self.git.clone(), &self.settings);
         let store = Store::open(&self.dir, settings.executor)?.with_git(git.clone());
-        Session::begin(Writer { store, git, settings, lock, earlier, is_dry })
+        Session::begin(Writer { store, git, settings, lock, earlier, extent })
     }
 }
 
@@ -343,6 +397,13 @@ impl fmt::Debug for Repository {
             .field("remote", &self.settings.remote)
             .finish_non_exhaustive()
     }
+}
+
+fn onto_name(onto: &str) -> Result<FullName, ApplyError> {
+    guard::refname::branch(onto).map_err(|error| ApplyError::InvalidBranch {
+        name: onto.to_owned(),
+        reason: error.to_string(),
+    })
 }
 
 pub(crate) fn collect(
@@ -357,6 +418,13 @@ pub(crate) fn collect(
             (operation.id.clone(), outcome)
         })
         .collect()
+}
+
+/// Ends all that has no end yet.
+pub(crate) fn fill(outcomes: &mut [Option<Outcome>], end: &Outcome) {
+    for outcome in outcomes.iter_mut().filter(|outcome| outcome.is_none()) {
+        *outcome = Some(end.clone());
+    }
 }
 
 fn repeated<S: AsRef<str> + Ord + Copy>(mut ids: impl Iterator<Item = S>) -> Option<String> {

@@ -1,152 +1,123 @@
 //! Landings: onto what the remote has now, through the gate, and again if the remote moves.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use gix::ObjectId;
 use gix::refs::FullName;
 
-use crate::batch::{Judged, Session};
+use crate::batch::pause;
 use crate::earlier::Earlier;
-use crate::gate::{self, Ran, Scratch, Verdicts};
-use crate::git_batch::{Repository, collect};
-use crate::publish::scrub;
-use crate::{ApplyError, Class, OpError, OpErrorKind, Operation, Outcome, Receipt, Report, lock};
+use crate::git_batch::{Repository, collect, fill};
+use crate::passage::{Judged, Passage};
+use crate::plan::plan;
+use crate::{
+    ApplyError, Class, Extent, OpError, OpErrorKind, Operation, OperationKind, Outcome, Report,
+    guard,
+};
 
 /// How often a landing is tried when the remote moves under it.
-const MAX_LANDINGS: usize = 5;
-
-/// One landing on its way.
-struct Landing<'a> {
-    operations: &'a [&'a Operation],
-    onto: &'a FullName,
-    /// What the gate keeps out.
-    refused: BTreeMap<usize, Outcome>,
-    /// What the gate's questions have cost since the last receipt.
-    spent: Receipt,
-    /// What the remote had each time that the gate was asked.
-    starts: BTreeSet<Option<ObjectId>>,
-}
+const MAX_LANDINGS: u32 = 5;
 
 impl Repository {
-    /// Does `operations`, the last of which is the push of `onto`, on top of what the remote has.
+    /// Does `operations` with the branch `onto` on top of what the remote has of it.
     pub(crate) fn land(
         &self,
         operations: &[&Operation],
         onto: &FullName,
-        is_dry: bool,
+        extent: Extent,
     ) -> Result<Report, ApplyError> {
-        let state = lock::state_of(&self.common_dir);
-        let gate = self.settings.gate.as_ref();
-        let mut verdicts = gate.map(|gate| Verdicts::of(gate, &state));
+        let plan = plan(operations, usize::MAX);
+        let mut outcomes = vec![None; operations.len()];
+        for (index, error) in plan.refused {
+            outcomes[index] = Some(Outcome::Failed(error));
+        }
+        let mut batches = plan.batches.into_iter();
+        let order = batches.next().unwrap_or_default();
+        for index in batches.flatten() {
+            outcomes[index] = Some(Outcome::Failed(after_a_push(operations[index])));
+        }
         let earlier = Earlier::default();
-        let mut landing = Landing {
-            operations,
-            onto,
-            refused: BTreeMap::new(),
-            spent: Receipt::default(),
-            starts: BTreeSet::new(),
-        };
+        let mut passage = Passage::new(self);
         let mut report = Report::default();
-        let mut outcomes = Vec::new();
-        let mut session = self.session(&earlier, is_dry)?;
-        let mut attempt = 1;
+        let mut session = Some(self.session(&earlier, extent)?);
+        let mut attempt = 0;
         loop {
-            let judged = landing.build(&mut session, verdicts.as_mut(), &mut outcomes);
+            let mut at_work = match session.take() {
+                Some(session) => session,
+                None => self.session(&earlier, extent)?,
+            };
+            let judged = at_work.run_onto(operations, &order, &mut outcomes, onto, &mut passage);
             match judged {
+                Judged::LeaveOut(ends) => {
+                    passage.ended.extend(ends);
+                    session = Some(at_work);
+                    continue;
+                }
+                Judged::Ask(questions) => {
+                    // The gate may take long: others can work meanwhile. What is built then gives
+                    // the same trees, unless somebody has moved something.
+                    drop(at_work);
+                    match passage.ask(questions) {
+                        Ok(()) => continue,
+                        Err(error) => fill(&mut outcomes, &error.into()),
+                    }
+                }
+                Judged::Stop(end) => fill(&mut outcomes, &end),
                 Judged::Passes => {
-                    report.receipts.push(std::mem::take(&mut landing.spent));
-                    if has_moved(&outcomes) && attempt < MAX_LANDINGS {
+                    drop(at_work);
+                    if has_moved(operations, onto, &outcomes) && attempt < MAX_LANDINGS {
+                        report.receipts.push(std::mem::take(&mut passage.spent));
+                        passage.ended.extend(done(operations, onto, &outcomes));
+                        passage.tips.clear();
+                        // In full jitter, as others land too.
+                        std::thread::park_timeout(pause(attempt));
                         attempt += 1;
                         continue;
                     }
-                    break;
                 }
-                Judged::LeaveOut(index, error) => {
-                    landing.refused.insert(index, error.into());
-                    continue;
-                }
-                Judged::Ask(tree, scratch, start) => {
-                    landing.starts.insert(start);
-                    if landing.starts.len() > MAX_LANDINGS {
-                        fill(&mut outcomes, &moved_too_often(onto));
-                    } else {
-                        // The gate may take long: others can work meanwhile. What is built then
-                        // gives the same trees, unless somebody has moved something.
-                        drop(session);
-                        let ran = match &mut verdicts {
-                            Some(verdicts) => landing.ask(verdicts, tree, &scratch),
-                            None => Ok(()),
-                        };
-                        drop(scratch);
-                        session = self.session(&earlier, is_dry)?;
-                        match ran {
-                            Ok(()) => continue,
-                            Err(error) => fill(&mut outcomes, &error.into()),
-                        }
-                    }
-                }
-                Judged::Stop(error) => fill(&mut outcomes, &error.into()),
             }
-            report.receipts.push(std::mem::take(&mut landing.spent));
             break;
         }
+        report.receipts.push(passage.spent);
         report.outcomes = collect(operations, outcomes);
         Ok(report)
     }
 }
 
-impl Landing<'_> {
-    /// Builds all but what is refused, and pushes it if the gate lets it pass.
-    fn build(
-        &mut self,
-        session: &mut Session<'_>,
-        verdicts: Option<&mut Verdicts<'_>>,
-        outcomes: &mut Vec<Option<Outcome>>,
-    ) -> Judged {
-        let all = 0..self.operations.len();
-        *outcomes = all.clone().map(|index| self.refused.get(&index).cloned()).collect();
-        let order: Vec<usize> = all.filter(|index| !self.refused.contains_key(index)).collect();
-        let (receipt, judged) =
-            session.run_onto(self.operations, &order, outcomes, self.onto, verdicts);
-        self.spent = std::mem::take(&mut self.spent).and(receipt);
-        judged
-    }
-
-    fn ask(
-        &mut self,
-        verdicts: &mut Verdicts<'_>,
-        tree: ObjectId,
-        scratch: &Scratch,
-    ) -> Result<(), OpError> {
-        let gate = verdicts.gate();
-        self.spent.gate_runs += 1;
-        let started = std::time::Instant::now();
-        let ran: Ran = gate::run(gate, &scratch.tree()).map_err(|error| {
-            let command = scrub::line(gate.to_string().as_bytes());
-            OpError::new(OpErrorKind::Gate, format!("the gate `{command}` cannot be run: {error}"))
-        })?;
-        self.spent.seconds += started.elapsed();
-        verdicts.note(tree, ran);
-        Ok(())
-    }
-}
-
 /// Whether the remote did not take the push because it had moved.
-fn has_moved(outcomes: &[Option<Outcome>]) -> bool {
-    matches!(outcomes.last(), Some(Some(Outcome::Rejected { class: Class::Transient, .. })))
+fn has_moved(operations: &[&Operation], onto: &FullName, outcomes: &[Option<Outcome>]) -> bool {
+    operations.iter().zip(outcomes).any(|(operation, outcome)| {
+        matches!(operation.kind, OperationKind::Push(_))
+            && moves(operation, onto)
+            && matches!(outcome, Some(Outcome::Rejected { class: Class::Transient, .. }))
+    })
 }
 
-fn moved_too_often(onto: &FullName) -> Outcome {
-    let reason = format!(
-        "the remote's branch {:?} moved {MAX_LANDINGS} times while the gate ran",
-        onto.shorten()
+/// What is done whatever the remote has of `onto`.
+fn done(
+    operations: &[&Operation],
+    onto: &FullName,
+    outcomes: &[Option<Outcome>],
+) -> Vec<(usize, Outcome)> {
+    let is_done = |index: &usize| !moves(operations[*index], onto);
+    let success = |index: usize| {
+        let outcome = outcomes[index].clone()?;
+        outcome.is_success().then_some((index, outcome))
+    };
+    (0..operations.len()).filter(is_done).filter_map(success).collect()
+}
+
+/// Whether an operation is about the branch.
+fn moves(operation: &Operation, branch: &FullName) -> bool {
+    let name = match &operation.kind {
+        OperationKind::Commit(commit) => &commit.branch,
+        OperationKind::Merge(merge) => &merge.into,
+        OperationKind::Push(push) => &push.branch,
+    };
+    guard::refname::branch(name).is_ok_and(|name| name == *branch)
+}
+
+fn after_a_push(operation: &Operation) -> OpError {
+    let message = format!(
+        "operation {:?} comes after a push, and a landing has one push at its end; land it later",
+        operation.id
     );
-    Outcome::Rejected { class: Class::Transient, reason }
-}
-
-/// Ends all that has no end yet.
-fn fill(outcomes: &mut [Option<Outcome>], end: &Outcome) {
-    for outcome in outcomes.iter_mut().filter(|outcome| outcome.is_none()) {
-        *outcome = Some(end.clone());
-    }
+    OpError::new(OpErrorKind::UnknownDependency, message)
 }

@@ -121,6 +121,7 @@ mod landing;
 mod lock;
 mod operation;
 mod outcome;
+mod passage;
 mod plan;
 mod porcelain;
 mod processor;
@@ -146,7 +147,7 @@ pub use outcome::{
     Class, LeftOut, Omission, OpError, OpErrorKind, Outcome, Place, Receipt, RefChange, Report,
 };
 pub use processor::GitProcessor;
-pub use settings::{ExecutorKind, Guard, Hook, OnMoved, Settings};
+pub use settings::{ExecutorKind, Extent, Guard, Hook, OnMoved, Settings};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

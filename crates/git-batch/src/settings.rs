@@ -85,6 +85,20 @@ pub enum OnMoved {
     Fail,
 }
 
+/// How much of a landing is done ([`GitBatch::land_with`](crate::GitBatch::land_with)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+#[non_exhaustive]
+pub enum Extent {
+    /// Nothing: all is built and checked in memory, and the gate looks at it.
+    Preview,
+    /// The local branches move, if the gate lets the whole pass; nothing is pushed. An outcome of what
+    /// would be pushed says whether that would be tried.
+    Local,
+    /// All of it.
+    #[default]
+    All,
+}
+
 impl Default for Settings {
     fn default() -> Settings {
         Settings {

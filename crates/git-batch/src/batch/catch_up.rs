@@ -58,7 +58,10 @@ impl Batch<'_, '_> {
         let mut caught_up = BTreeMap::new();
         let mut new = Vec::new();
         for (name, &ours) in wanted {
-            let result = self.catch_up(name, ours);
+            let result = self.catch_up(name, ours).and_then(|id| match id == ours {
+                true => Ok(id),
+                false => self.pass_again(id).map(|()| id),
+            });
             if let Ok(id) = result
                 && id != ours
             {

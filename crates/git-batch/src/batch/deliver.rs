@@ -166,7 +166,7 @@ fn refused_as_one(results: &Results) -> Vec<FullName> {
 }
 
 /// A random time that may be longer the more tries there were.
-pub(super) fn pause(retry: u32) -> Duration {
+pub(crate) fn pause(retry: u32) -> Duration {
     let longest = PAUSE.0.saturating_mul(1 << retry.min(16)).min(PAUSE.1);
     let random = RandomState::new().hash_one(retry);
     let micros = u64::try_from(longest.as_micros()).unwrap_or(u64::MAX);

@@ -9,7 +9,7 @@ use super::push::unheard;
 use super::session::Job;
 use super::{Batch, Pending, PendingKind};
 use crate::store::RefMove;
-use crate::{OpError, Outcome, Place, RefChange};
+use crate::{Extent, OpError, Outcome, Place, RefChange};
 
 impl Batch<'_, '_> {
     pub(super) fn finish(
@@ -21,8 +21,13 @@ impl Batch<'_, '_> {
     ) {
         let gone = self.bind_groups(order, &mut pending, outcomes);
         self.skip(gone, &mut pending, outcomes);
-        if self.is_dry {
-            self.foresee(pending, outcomes);
+        let held = match self.extent {
+            Extent::All => Vec::new(),
+            Extent::Local => pending.extract_if(.., |p| p.kind != PendingKind::Local).collect(),
+            Extent::Preview => std::mem::take(&mut pending),
+        };
+        self.foresee(&held, outcomes);
+        if self.extent == Extent::Preview {
             return;
         }
         let tips: Vec<ObjectId> = pending.iter().map(|p| p.commit).collect();
@@ -39,6 +44,14 @@ impl Batch<'_, '_> {
         self.carry_out(pending, outcomes, job.onto);
         self.close(job.recorded, outcomes);
         self.keeps.clear();
+        for p in held {
+            let is_missing =
+                |need: &&usize| outcomes[**need].as_ref().is_some_and(|end| !end.is_success());
+            if let Some(&need) = p.needs.iter().find(is_missing) {
+                let because = self.operations[need].id.clone();
+                outcomes[p.operation] = Some(Outcome::Skipped { because });
+            }
+        }
     }
 
     /// Moves the refs, here and at the remote.
@@ -62,14 +75,14 @@ impl Batch<'_, '_> {
     }
 
     /// Says what would become of all, as far as it can be known without doing it.
-    fn foresee(&mut self, pending: Vec<Pending>, outcomes: &mut [Option<Outcome>]) {
+    fn foresee(&mut self, pending: &[Pending], outcomes: &mut [Option<Outcome>]) {
         for p in pending {
             let outcome = match p.kind {
                 PendingKind::Push => self.foresee_push(&p.branch, p.commit),
                 PendingKind::Local | PendingKind::Remote => Ok(()),
             };
             outcomes[p.operation] = Some(match outcome {
-                Ok(()) => Outcome::Landed { commit: p.commit, left_out: p.left_out },
+                Ok(()) => Outcome::Landed { commit: p.commit, left_out: p.left_out.clone() },
                 Err(outcome) => outcome,
             });
         }

@@ -1,48 +1,115 @@
-//! Asks the gate before a landing is pushed.
+//! Asks the gate before a batch is carried out.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use gix::ObjectId;
 use gix::refs::FullName;
 
-use super::Batch;
+use super::{Batch, Pending, PendingKind};
 use crate::gate::{Scratch, Verdict, Verdicts};
-use crate::{Gate, OpError, OpErrorKind};
+use crate::passage::{self, Judged, Passage};
+use crate::{Gate, OpError, OpErrorKind, Outcome};
 
-/// What the gate has to say of a landing that is built.
-#[derive(Debug)]
-pub(crate) enum Judged {
-    /// It is pushed.
-    Passes,
-    /// The gate has to look at this tree first, in this folder; the commit is what the remote has.
-    Ask(ObjectId, Scratch, Option<ObjectId>),
-    /// The landing has to be done without this operation.
-    LeaveOut(usize, OpError),
-    /// Nothing can land.
-    Stop(OpError),
-}
+/// How many trees are checked out at once.
+const MAX_QUESTIONS: usize = 8;
+
+/// What is pushed of a branch: how many of its steps, and by which operation.
+type Pushed = BTreeMap<FullName, (usize, usize)>;
 
 impl Batch<'_, '_> {
-    pub(super) fn judge(&mut self, onto: &FullName, verdicts: &mut Verdicts<'_>) -> Judged {
-        let Some(branch) = self.branches.get(onto) else { return Judged::Passes };
-        let Some(base) = branch.steps.first().map(|step| step.old_tree) else {
+    /// Builds on the branches as they were when the gate was asked first.
+    pub(super) fn hold_tips(&mut self, passage: &Passage<'_>) {
+        for (name, &tip) in &passage.tips {
+            let branch = super::Branch { start: tip, tip, ..super::Branch::default() };
+            self.branches.insert(name.clone(), branch);
+        }
+    }
+
+    /// Says whether the gate lets a batch pass that is built: in a landing the branch `onto`, else each
+    /// that is pushed.
+    pub(super) fn judge(
+        &mut self,
+        pending: &[Pending],
+        onto: Option<&FullName>,
+        passage: &mut Passage<'_>,
+    ) -> Judged {
+        if passage.verdicts.is_none() {
+            return Judged::Passes;
+        }
+        for (name, branch) in &self.branches {
+            if !branch.starts_at_remote {
+                passage.tips.entry(name.clone()).or_insert(branch.start);
+            }
+        }
+        let mut left_out = Vec::new();
+        let mut trees = BTreeSet::new();
+        for (name, (steps, push)) in pushed(pending) {
+            if onto.is_some_and(|onto| *onto != name) {
+                continue;
+            }
+            match self.judge_branch(&name, steps, passage) {
+                Ok(Verdict::Passes) => {}
+                Ok(Verdict::Ask(tree)) => drop(trees.insert(tree)),
+                Ok(Verdict::Culprit(step, why)) => {
+                    let operation = self.branches[&name].steps[step].operation;
+                    let error = OpError::new(OpErrorKind::Gate, why);
+                    left_out.push((operation, error.into()));
+                }
+                Ok(Verdict::Base(why)) => {
+                    let what = match onto {
+                        Some(_) => "what the remote has fails already without any branch",
+                        None => "what the branch has already fails",
+                    };
+                    let end = OpError::new(OpErrorKind::Gate, format!("{what}: {why}")).into();
+                    if onto.is_some() {
+                        return Judged::Stop(end);
+                    }
+                    left_out.push((push, end));
+                }
+                Err(end) if onto.is_some() => return Judged::Stop(end),
+                Err(end) => left_out.push((push, end)),
+            }
+        }
+        if !left_out.is_empty() {
+            return Judged::LeaveOut(left_out);
+        }
+        let Some(verdicts) = passage.verdicts.as_ref().filter(|_| !trees.is_empty()) else {
             return Judged::Passes;
         };
-        let steps: Vec<ObjectId> = branch.steps.iter().map(|step| step.new_tree).collect();
-        let start = branch.start;
-        match verdicts.judge(base, &steps) {
-            Verdict::Passes => Judged::Passes,
-            Verdict::Culprit(step, why) => {
-                let operation = branch.steps[step].operation;
-                Judged::LeaveOut(operation, OpError::new(OpErrorKind::Gate, why))
+        let questions = trees.into_iter().take(MAX_QUESTIONS);
+        let prepared: Result<Vec<_>, OpError> =
+            questions.map(|tree| Ok((tree, self.prepare(tree, verdicts.gate())?))).collect();
+        prepared.map_or_else(|error| Judged::Stop(error.into()), Judged::Ask)
+    }
+
+    /// Says what the gate has to say of the first `steps` of a branch.
+    fn judge_branch(
+        &mut self,
+        name: &FullName,
+        steps: usize,
+        passage: &mut Passage<'_>,
+    ) -> Result<Verdict, Outcome> {
+        let branch = &self.branches[name];
+        let trees: Vec<ObjectId> = branch.steps[..steps].iter().map(|step| step.new_tree).collect();
+        let base = match (branch.steps.first(), branch.tip) {
+            (Some(first), _) => first.old_tree,
+            (None, Some(tip)) => {
+                // What the remote has is not pushed.
+                if self.is_landing || self.remote()?.refs.get(name.as_bstr()) == Some(&tip) {
+                    return Ok(Verdict::Passes);
+                }
+                self.session.store.tree_of(tip)?
             }
-            Verdict::Base(why) => {
-                let why = format!("what the remote has fails already without any branch: {why}");
-                Judged::Stop(OpError::new(OpErrorKind::Gate, why))
-            }
-            Verdict::Ask(tree) => match self.prepare(tree, verdicts.gate()) {
-                Ok(scratch) => Judged::Ask(tree, scratch, start),
-                Err(error) => Judged::Stop(error),
-            },
+            (None, None) => return Ok(Verdict::Passes),
+        };
+        let Some(verdicts) = &mut passage.verdicts else { return Ok(Verdict::Passes) };
+        let verdict = verdicts.judge(base, &trees);
+        if let Verdict::Ask(tree) = verdict
+            && trees.last().unwrap_or(&base) == &tree
+        {
+            passage.note_asked(name)?;
         }
+        Ok(verdict)
     }
 
     fn prepare(&mut self, tree: ObjectId, gate: &Gate) -> Result<Scratch, OpError> {
@@ -56,4 +123,42 @@ impl Batch<'_, '_> {
         self.session.store.export(tree, &git, &scratch)?;
         Ok(scratch)
     }
+
+    /// Lets the gate look at what a branch and what the remote has got meanwhile make together. All is
+    /// locked as long as it runs: what is pushed then is what it has seen.
+    pub(super) fn pass_again(&mut self, commit: ObjectId) -> Result<(), Outcome> {
+        let Some(gate) = self.session.settings.gate.clone() else { return Ok(()) };
+        let state = self.session.lock.state_dir().to_owned();
+        let mut verdicts = Verdicts::of(&gate, &state);
+        let tree = self.session.store.tree_of(commit)?;
+        loop {
+            match verdicts.judge(tree, &[]) {
+                Verdict::Passes => return Ok(()),
+                Verdict::Ask(tree) => {
+                    let scratch = self.prepare(tree, &gate)?;
+                    self.receipt.gate_runs += 1;
+                    let ran = passage::run(&verdicts, &scratch)?;
+                    verdicts.note(tree, ran);
+                }
+                Verdict::Culprit(_, why) | Verdict::Base(why) => {
+                    return Err(OpError::new(OpErrorKind::Gate, why).into());
+                }
+            }
+        }
+    }
+}
+
+/// What is pushed of each branch at last.
+fn pushed(pending: &[Pending]) -> Pushed {
+    let mut steps: BTreeMap<&FullName, usize> = BTreeMap::new();
+    let mut pushed = Pushed::new();
+    for p in pending {
+        let count = steps.entry(&p.branch).or_default();
+        if p.kind == PendingKind::Push {
+            pushed.insert(p.branch.clone(), (*count, p.operation));
+        } else {
+            *count += 1;
+        }
+    }
+    pushed
 }

@@ -9,7 +9,7 @@ use bstr::{BString, ByteSlice};
 use super::Batch;
 use crate::publish::scrub;
 use crate::store::check_message;
-use crate::{Hook, OpError, OpErrorKind};
+use crate::{Extent, Hook, OpError, OpErrorKind};
 
 /// Where the message is while the hook looks at it, in the folder of the writer.
 const MESSAGE: &str = "message";
@@ -21,7 +21,8 @@ impl Batch<'_, '_> {
         message: BString,
         git_dir: Option<&Path>,
     ) -> Result<BString, OpError> {
-        if self.is_dry || !self.session.settings.hooks.contains(&Hook::CommitMsg) {
+        if self.extent == Extent::Preview || !self.session.settings.hooks.contains(&Hook::CommitMsg)
+        {
             return Ok(message);
         }
         let path = self.session.lock.state_dir().join(MESSAGE);

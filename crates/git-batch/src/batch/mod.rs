@@ -24,12 +24,14 @@ use bstr::{BString, ByteSlice};
 use gix::ObjectId;
 use gix::refs::FullName;
 
-pub(crate) use self::gate::Judged;
-pub(crate) use self::session::{Session, Writer};
+pub(crate) use self::deliver::pause;
+pub(crate) use self::session::{Ran, Session, Writer};
 use crate::publish::RemoteState;
 use crate::record::{OpenRecord, References, wire_enum, wire_struct};
 use crate::store::{CheckedOut, Keep, WorktreeMove, check_not_checked_out, clashes};
-use crate::{LeftOut, OpError, OpErrorKind, Operation, OperationKind, Outcome, Receipt, guard};
+use crate::{
+    Extent, LeftOut, OpError, OpErrorKind, Operation, OperationKind, Outcome, Receipt, guard,
+};
 
 /// What a batch knows while it is built.
 struct Batch<'s, 'a> {
@@ -45,8 +47,8 @@ struct Batch<'s, 'a> {
     worktree_end: Option<Instant>,
     /// The local branches by their names in lower case, once they were needed.
     folded: Option<BTreeMap<Vec<u8>, FullName>>,
-    /// Whether all is only tried: nothing is written, moved or pushed.
-    is_dry: bool,
+    /// How much of it is done.
+    extent: Extent,
     /// Keeps new packs until all is done.
     keeps: Vec<Keep>,
     /// What is written down of this batch, once it is built.

@@ -9,7 +9,9 @@ use gix::refs::FullName;
 use super::session::{Job, Session};
 use super::{Batch, Pending};
 use crate::record::{Built, Key, Record};
-use crate::{ApplyError, OpError, OpErrorKind, Operation, OperationKind, Outcome, Push, stops};
+use crate::{
+    ApplyError, OnMoved, OpError, OpErrorKind, Operation, OperationKind, Outcome, Push, stops,
+};
 
 impl Session<'_> {
     /// Does what is left of a batch that another process had begun: what each ref is, here and at the
@@ -62,7 +64,8 @@ impl Batch<'_, '_> {
         let of = |op: &&Operation| (op.id.clone(), op.group.clone());
         let built = Built {
             remote: settings.remote.clone(),
-            on_moved: settings.on_moved,
+            // Whoever finishes it may not have the gate that would have to see the merge.
+            on_moved: if settings.gate.is_some() { OnMoved::Fail } else { settings.on_moved },
             push_options: settings.push_options.clone(),
             onto: job.onto.cloned(),
             operations: self.operations.iter().map(of).collect(),

@@ -6,14 +6,15 @@ use std::time::Instant;
 use gix::ObjectId;
 use gix::refs::FullName;
 
-use super::{Batch, Judged, last_pushes};
+use super::{Batch, last_pushes};
 use crate::earlier::Earlier;
-use crate::gate::{self, Verdicts};
+use crate::gate;
 use crate::lock::WriterLock;
+use crate::passage::{Judged, Passage};
 use crate::program::Git;
 use crate::record::{Key, Record, Records, References, Wire};
 use crate::store::{Signer, Store, held, sweep_indexes, sweep_quarantine};
-use crate::{ApplyError, Operation, OperationKind, Outcome, Receipt, Settings, guard};
+use crate::{ApplyError, Extent, Operation, OperationKind, Outcome, Receipt, Settings, guard};
 
 /// The repository while this process is its writer.
 pub(crate) struct Session<'a> {
@@ -23,8 +24,8 @@ pub(crate) struct Session<'a> {
     pub(super) signer: Signer,
     pub(super) lock: WriterLock,
     pub(super) records: Records,
-    /// Whether batches are only tried.
-    pub(super) is_dry: bool,
+    /// How much of a batch is done.
+    pub(super) extent: Extent,
     /// What became of operations of earlier inputs.
     pub(super) earlier: &'a Earlier,
     /// What it took to finish batches that earlier processes had begun.
@@ -38,8 +39,8 @@ pub(crate) struct Writer<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) lock: WriterLock,
     pub(crate) earlier: &'a Earlier,
-    /// Whether batches are only tried.
-    pub(crate) is_dry: bool,
+    /// How much of a batch is done.
+    pub(crate) extent: Extent,
 }
 
 /// How one batch is run.
@@ -61,18 +62,20 @@ pub(crate) struct Ran {
     pub(crate) receipt: Option<Receipt>,
     /// The operations whose outcome was known.
     pub(crate) replayed: BTreeSet<usize>,
+    /// What the gate has to say; unless it passes, nothing was done.
+    pub(crate) judged: Judged,
 }
 
 impl<'a> Session<'a> {
     /// Clears up what a killed process left, and finishes what it had begun.
     pub(crate) fn begin(writer: Writer<'a>) -> Result<Session<'a>, ApplyError> {
-        let Writer { store, git, settings, lock, earlier, is_dry } = writer;
+        let Writer { store, git, settings, lock, earlier, extent } = writer;
         let signer = Signer::of(&store, settings.author.as_ref());
         let records = Records::in_folder(lock.state_dir());
         let (settings, finished) = (settings.clone(), BTreeMap::new());
         let mut session =
-            Session { store, git, settings, signer, lock, records, is_dry, earlier, finished };
-        if is_dry {
+            Session { store, git, settings, signer, lock, records, extent, earlier, finished };
+        if extent == Extent::Preview {
             return Ok(session);
         }
         // What cannot be made is made, or named, when it is needed.
@@ -91,29 +94,30 @@ impl<'a> Session<'a> {
         Ok(session)
     }
 
-    /// Runs one batch whose operations nobody will ask for again.
+    /// Runs one batch whose operations nobody will ask for again. Nothing is done unless the gate lets it
+    /// pass; of a batch that does not the outcomes mean nothing.
     pub(crate) fn run(
         &mut self,
         operations: &[&Operation],
         order: &[usize],
         outcomes: &mut [Option<Outcome>],
-    ) -> Receipt {
+        passage: &mut Passage<'_>,
+    ) -> Judged {
         let job = Job { recorded: order, ..Job::default() };
-        self.run_job(operations, order, outcomes, &job, None).0
+        self.run_job(operations, order, outcomes, &job, passage)
     }
 
-    /// Like [`Session::run`], where the branch `onto` starts at what the remote has. Nothing is done
-    /// unless the gate lets it pass; of a landing that does not the outcomes mean nothing.
+    /// Like [`Session::run`], where the branch `onto` starts at what the remote has.
     pub(crate) fn run_onto(
         &mut self,
         operations: &[&Operation],
         order: &[usize],
         outcomes: &mut [Option<Outcome>],
         onto: &FullName,
-        verdicts: Option<&mut Verdicts<'_>>,
-    ) -> (Receipt, Judged) {
+        passage: &mut Passage<'_>,
+    ) -> Judged {
         let job = Job { recorded: order, onto: Some(onto), ..Job::default() };
-        self.run_job(operations, order, outcomes, &job, verdicts)
+        self.run_job(operations, order, outcomes, &job, passage)
     }
 
     /// Runs one batch of an input, or gives what became of it if it is done. What has failed then is
@@ -123,8 +127,8 @@ impl<'a> Session<'a> {
         operations: &[&Operation],
         order: &[usize],
         outcomes: &mut [Option<Outcome>],
-        key: Key,
-        name: Option<&str>,
+        (key, name): (Key, Option<&str>),
+        passage: &mut Passage<'_>,
     ) -> Result<Ran, ApplyError> {
         let mut ran = Ran::default();
         let mut again = order.to_vec();
@@ -154,11 +158,13 @@ impl<'a> Session<'a> {
         }
         if !again.is_empty() {
             let job = Job { recorded: order, key: Some(key), references, onto: None };
-            let (receipt, _) = self.run_job(operations, &again, outcomes, &job, None);
-            ran.receipt = Some(match ran.receipt.take() {
-                Some(before) => before.and(receipt),
-                None => receipt,
-            });
+            ran.judged = self.run_job(operations, &again, outcomes, &job, passage);
+            let receipt = ran.receipt.take().unwrap_or_default();
+            passage.spent = receipt.and(std::mem::take(&mut passage.spent));
+            if !matches!(ran.judged, Judged::Passes) {
+                return Ok(ran);
+            }
+            ran.receipt = Some(std::mem::take(&mut passage.spent));
         }
         let is_known = |(index, end): (usize, Outcome)| {
             (outcomes[index].as_ref() == Some(&end)).then_some(index)
@@ -210,12 +216,22 @@ impl<'a> Session<'a> {
         order: &[usize],
         outcomes: &mut [Option<Outcome>],
         job: &Job<'_>,
-        verdicts: Option<&mut Verdicts<'_>>,
-    ) -> (Receipt, Judged) {
+        passage: &mut Passage<'_>,
+    ) -> Judged {
         let onto = job.onto;
+        for &index in order {
+            outcomes[index] = passage.ended.get(&index).cloned();
+        }
+        let order: Vec<usize> =
+            order.iter().copied().filter(|index| outcomes[*index].is_none()).collect();
+        let order = order.as_slice();
         let mut judged = Judged::Passes;
         let receipt = self.measured(operations, order, |batch| {
             batch.is_landing = onto.is_some();
+            batch.hold_tips(passage);
+            for (&index, end) in passage.ended.iter().filter(|(_, end)| !end.is_success()) {
+                batch.note_failure(index, &operations[index].kind, end);
+            }
             if let Some(onto) = onto
                 && let Err(error) = batch.start_at_remote(onto)
             {
@@ -225,15 +241,14 @@ impl<'a> Session<'a> {
             } else {
                 batch.references = job.references.clone();
                 let pending = batch.build(order, outcomes);
-                if let Some((onto, verdicts)) = onto.zip(verdicts) {
-                    judged = batch.judge(onto, verdicts);
-                }
+                judged = batch.judge(&pending, onto, passage);
                 if matches!(judged, Judged::Passes) {
                     batch.finish(pending, order, outcomes, job);
                 }
             }
         });
-        (receipt, judged)
+        passage.spent = std::mem::take(&mut passage.spent).and(receipt);
+        judged
     }
 
     /// Lets `work` do what it does with a new batch, and says what it took.
@@ -246,7 +261,7 @@ impl<'a> Session<'a> {
         let started = Instant::now();
         let before = (self.store.fsyncs(), self.store.processes(), self.store.bytes());
         let checked_out = self.store.checked_out();
-        let is_dry = self.is_dry;
+        let extent = self.extent;
         let mut batch = Batch {
             session: self,
             operations,
@@ -256,7 +271,7 @@ impl<'a> Session<'a> {
             remote: None,
             worktree_end: None,
             folded: None,
-            is_dry,
+            extent,
             keeps: Vec::new(),
             record: None,
             references: References::new(),

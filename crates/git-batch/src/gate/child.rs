@@ -154,5 +154,7 @@ fn verdict(gate: &Gate, has_ended: bool, status: ExitStatus, printed: &[u8]) -> 
         why.push_str(": ");
         why.push_str(printed);
     }
-    Ran::Failed { why, is_lasting: has_ended && status.code().is_some() }
+    // By these a shell says that it could not run something: that may be there the next time.
+    let is_verdict = |code| code != 126 && code != 127;
+    Ran::Failed { why, is_lasting: has_ended && status.code().is_some_and(is_verdict) }
 }

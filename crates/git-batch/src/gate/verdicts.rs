@@ -15,14 +15,25 @@ use crate::record::Key;
 const HEADER: &str = "batchyard gate 1\n";
 const PASS: &str = "pass\n";
 const FAIL: &str = "fail\n";
+const FAIL_AGAIN: &str = "fail again\n";
 
 /// How long a pass and a failure count. A failure may have come from the machine.
 const MAX_AGE: (Duration, Duration) = (Duration::from_hours(30 * 24), Duration::from_hours(1));
 /// How many files there are at most.
 const MAX_FILES: usize = 1000;
 
+/// How many beginnings of a landing are looked at where what was there before fails.
+const MAX_BEGINNINGS: usize = 8;
+
 /// What is known of one tree: that it passes, or why not.
-type Known = Result<(), String>;
+type Known = Result<(), Failure>;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Failure {
+    why: String,
+    /// Whether it was seen twice.
+    is_sure: bool,
+}
 
 /// What the gate says of trees.
 #[derive(Debug)]
@@ -61,7 +72,9 @@ impl<'a> Verdicts<'a> {
         let (text, known, is_lasting) = match ran {
             Ran::Passed => (format!("{HEADER}{PASS}"), Ok(()), true),
             Ran::Failed { why, is_lasting } => {
-                (format!("{HEADER}{FAIL}{why}"), Err(why), is_lasting)
+                let is_sure = matches!(self.read(tree), Some(Err(_)));
+                let word = if is_sure { FAIL_AGAIN } else { FAIL };
+                (format!("{HEADER}{word}{why}"), Err(Failure { why, is_sure }), is_lasting)
             }
         };
         if is_lasting {
@@ -71,36 +84,65 @@ impl<'a> Verdicts<'a> {
         self.known.insert(tree, known);
     }
 
-    /// Says what to do with a landing whose steps lead from the tree `base` to those in `steps`, one
-    /// after the other.
+    /// Says what to do with steps that lead from the tree `base` to those in `steps`, one after the
+    /// other. If there are none, it is about `base`.
     ///
     /// Halves the steps, so that of two which fail together the later one is the culprit, as it is in
-    /// a conflict.
+    /// a conflict. Nobody is blamed for a failure that was seen only once. Where `base` fails already,
+    /// steps may repair it, and the longest beginning that passes is looked for.
     pub(crate) fn judge(&mut self, base: ObjectId, steps: &[ObjectId]) -> Verdict {
-        let Some(last) = steps.last() else { return Verdict::Passes };
-        let mut why = match self.read(*last) {
-            None => return Verdict::Ask(*last),
+        let all = steps.len();
+        let after = |count: usize| if count == 0 { base } else { steps[count - 1] };
+        match self.read(after(all)) {
+            None => return Verdict::Ask(after(all)),
             Some(Ok(())) => return Verdict::Passes,
-            Some(Err(why)) => why,
-        };
+            Some(Err(_)) => {}
+        }
         // With the first `passes` steps it passes, or there are none; with `fails` it fails.
-        let (mut passes, mut fails) = (0, steps.len());
+        let (mut passes, mut fails) = (0, all);
         while fails - passes > 1 {
             let middle = usize::midpoint(passes, fails);
-            match self.read(steps[middle - 1]) {
-                None => return Verdict::Ask(steps[middle - 1]),
+            match self.read(after(middle)) {
+                None => return Verdict::Ask(after(middle)),
                 Some(Ok(())) => passes = middle,
-                Some(Err(reason)) => (fails, why) = (middle, reason),
+                Some(Err(_)) => fails = middle,
             }
         }
         if passes == 0 {
             match self.read(base) {
                 None => return Verdict::Ask(base),
                 Some(Ok(())) => {}
-                Some(Err(why)) => return Verdict::Base(why),
+                Some(Err(_)) => match self.beginning(all, after) {
+                    // What comes right behind it is known to fail.
+                    Ok(Some(beginning)) => fails = beginning + 1,
+                    Ok(None) => fails = 0,
+                    Err(tree) => return Verdict::Ask(tree),
+                },
             }
         }
-        Verdict::Culprit(fails - 1, why)
+        let blamed = after(fails);
+        match self.read(blamed) {
+            Some(Err(Failure { why, is_sure: true })) if fails == 0 => Verdict::Base(why),
+            Some(Err(Failure { why, is_sure: true })) => Verdict::Culprit(fails - 1, why),
+            _ => Verdict::Ask(blamed),
+        }
+    }
+
+    /// The longest beginning of the steps that passes where nothing at all does not, as its number of
+    /// steps. The error is the tree to look at next.
+    fn beginning(
+        &mut self,
+        all: usize,
+        after: impl Fn(usize) -> ObjectId,
+    ) -> Result<Option<usize>, ObjectId> {
+        for count in (1..all).rev().take(MAX_BEGINNINGS) {
+            match self.read(after(count)) {
+                None => return Err(after(count)),
+                Some(Ok(())) => return Ok(Some(count)),
+                Some(Err(_)) => {}
+            }
+        }
+        Ok(None)
     }
 
     /// What is known of a tree.
@@ -116,10 +158,19 @@ impl<'a> Verdicts<'a> {
         let age = SystemTime::now().duration_since(written).unwrap_or_default();
         let text = fs::read_to_string(path).ok()?;
         let text = text.strip_prefix(HEADER)?;
-        let known = match (text == PASS, text.strip_prefix(FAIL)) {
-            (true, _) if age < MAX_AGE.0 => Ok(()),
-            (_, Some(why)) if age < MAX_AGE.1 => Err(why.to_owned()),
-            _ => return None,
+        let failure = |why: &str, is_sure| {
+            let minutes = age.as_secs() / 60;
+            let why = format!("{why} (found {minutes} minutes ago; ask afresh to look again)");
+            Err(Failure { why, is_sure })
+        };
+        let known = if text == PASS && age < MAX_AGE.0 {
+            Ok(())
+        } else if age >= MAX_AGE.1 {
+            return None;
+        } else if let Some(why) = text.strip_prefix(FAIL_AGAIN) {
+            failure(why, true)
+        } else {
+            failure(text.strip_prefix(FAIL)?, false)
         };
         self.known.insert(tree, known.clone());
         Some(known)
@@ -136,7 +187,7 @@ impl<'a> Verdicts<'a> {
     }
 
     fn path(&self, tree: ObjectId) -> PathBuf {
-        self.folder.join(Key::of_gate(&self.gate.argv, tree).to_string())
+        self.folder.join(Key::of_gate(&self.gate.fingerprint(), tree).to_string())
     }
 
     /// Forgets the oldest.
@@ -167,7 +218,7 @@ mod tests {
     }
 
     /// Answers every question by `passes`, and returns the end and the number of questions.
-    fn ask(steps: u8, passes: impl Fn(u8) -> bool) -> (Verdict, usize) {
+    fn ask(steps: u8, mut passes: impl FnMut(u8) -> bool) -> (Verdict, usize) {
         let gate = Gate::new("true").afresh();
         let state = tempfile::tempdir().expect("a folder");
         let mut verdicts = Verdicts::of(&gate, state.path());
@@ -186,14 +237,35 @@ mod tests {
 
     #[test]
     fn the_first_step_that_fails_is_found_in_few_runs() {
-        assert_eq!(ask(0, |_| false), (Verdict::Passes, 0));
+        assert_eq!(ask(0, |_| true), (Verdict::Passes, 1));
+        assert_eq!(ask(0, |_| false), (Verdict::Base("no".to_owned()), 2));
         assert_eq!(ask(64, |_| true), (Verdict::Passes, 1));
         for bad in 1..=64 {
             let (end, asked) = ask(64, |n| n < bad);
             assert_eq!(end, Verdict::Culprit(usize::from(bad) - 1, "no".to_owned()));
-            assert!(asked <= 3 + 6, "{asked}");
+            assert!(asked <= 4 + 6, "{asked}");
         }
         assert_eq!(ask(64, |_| false).0, Verdict::Base("no".to_owned()));
+    }
+
+    #[test]
+    fn what_repairs_the_base_is_not_kept_back_by_what_fails_behind_it() {
+        // The second step repairs it, the third one breaks it again.
+        let (end, _) = ask(3, |n| n == 2);
+        assert_eq!(end, Verdict::Culprit(2, "no".to_owned()));
+        let (end, _) = ask(2, |n| n == 2);
+        assert_eq!(end, Verdict::Passes);
+    }
+
+    #[test]
+    fn a_failure_that_is_seen_once_is_nobody_s_fault() {
+        let mut seen = 0;
+        // All of it fails the first time.
+        let (end, _) = ask(3, |n| {
+            seen += usize::from(n == 3);
+            n != 3 || seen > 1
+        });
+        assert_eq!(end, Verdict::Passes);
     }
 
     #[test]
@@ -204,11 +276,12 @@ mod tests {
         verdicts.note(id(1), Ran::Passed);
         verdicts.note(id(2), failed("broken"));
         verdicts.note(id(3), Ran::Failed { why: "slow".to_owned(), is_lasting: false });
-        assert!(matches!(verdicts.read(id(3)), Some(Err(why)) if why == "slow"));
+        assert!(matches!(verdicts.read(id(3)), Some(Err(failure)) if failure.why == "slow"));
 
         let mut later = Verdicts::of(&gate, state.path());
         assert_eq!(later.read(id(1)), Some(Ok(())));
-        assert_eq!(later.read(id(2)), Some(Err("broken".to_owned())));
+        let Some(Err(failure)) = later.read(id(2)) else { panic!("it is known") };
+        assert!(failure.why.starts_with("broken (found 0 minutes ago") && !failure.is_sure);
         assert_eq!(later.read(id(3)), None);
         let fresh = gate.clone().afresh();
         assert_eq!(Verdicts::of(&fresh, state.path()).read(id(1)), None);

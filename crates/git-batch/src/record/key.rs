@@ -1,6 +1,5 @@
 //! What tells one input from another.
 
-use std::ffi::OsString;
 use std::fmt;
 
 use gix::ObjectId;
@@ -39,12 +38,9 @@ impl Key {
     }
 
     /// The key of what a command says of a tree.
-    pub(crate) fn of_gate(argv: &[OsString], tree: ObjectId) -> Key {
+    pub(crate) fn of_gate(command: &[Vec<u8>], tree: ObjectId) -> Key {
         let mut bytes = b"gate".to_vec();
-        argv.len().put(&mut bytes);
-        for arg in argv {
-            arg.as_encoded_bytes().to_vec().put(&mut bytes);
-        }
+        command.to_vec().put(&mut bytes);
         tree.put(&mut bytes);
         Key::digest(&bytes)
     }

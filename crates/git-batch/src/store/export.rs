@@ -38,6 +38,7 @@ impl Store {
                 .env("GIT_ALTERNATE_OBJECT_DIRECTORIES", quoted_always(&scratch.objects()))
                 .current_dir(&folder)
                 .args(["-c", "core.sparseCheckout=false", "-c", "core.fsmonitor=false"])
+                .args(["-c", "core.splitIndex=false"])
                 .arg(&work_tree)
                 .args(args.iter().filter(|arg| !arg.is_empty()));
             self.processes.set(self.processes.get() + 1);

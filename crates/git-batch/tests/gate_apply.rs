@@ -1,0 +1,306 @@
+//! The gate in front of pushes that are no landing: what is pushed of a branch has passed.
+#![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
+
+mod support;
+
+use std::fs;
+use std::path::PathBuf;
+
+use git_batch::{
+    Class, Commit, Gate, GitBatch, OpErrorKind, Operation, Outcome, Report, Settings, Strategy,
+};
+use support::worktree::{capture, linked, put};
+use support::{Fixture, kind, landed, try_run};
+
+/// A gate that counts its runs and refuses files with `bad` in them.
+fn gate(fixture: &Fixture) -> Gate {
+    script(fixture, "! grep -rq bad .")
+}
+
+fn script(fixture: &Fixture, text: &str) -> Gate {
+    let scratch = fixture.beside("scratch");
+    fs::create_dir_all(&scratch).unwrap();
+    let text = format!("echo x >> '{}'; {text}", counter(fixture).display());
+    Gate::new("sh").with_args(["-ec", &text]).in_folder(scratch)
+}
+
+fn counter(fixture: &Fixture) -> PathBuf {
+    fixture.beside("runs")
+}
+
+fn runs(fixture: &Fixture) -> usize {
+    fs::read_to_string(counter(fixture)).map_or(0, |text| text.lines().count())
+}
+
+fn open(fixture: &Fixture, gate: Gate) -> GitBatch {
+    GitBatch::open(fixture.work(), Settings::default().with_gate(gate)).unwrap()
+}
+
+fn apply(fixture: &Fixture, operations: Vec<Operation>) -> Report {
+    open(fixture, gate(fixture)).apply(operations).unwrap()
+}
+
+fn commit(id: &str, branch: &str, content: &str) -> Operation {
+    let commit = Commit::new(branch, id).with_base("main").write(format!("{id}.txt"), content);
+    Operation::commit(id, commit)
+}
+
+#[test]
+fn only_the_operation_that_fails_is_left_out() {
+    let fixture = Fixture::new();
+    let operations = || {
+        vec![
+            commit("a1", "a", "good\n"),
+            commit("a2", "a", "bad\n"),
+            commit("a3", "a", "good\n"),
+            Operation::push("push a", "a"),
+            commit("b", "b", "good\n"),
+            Operation::push("push b", "b"),
+            // Nobody pushes it.
+            commit("c", "c", "bad\n"),
+        ]
+    };
+    let report = apply(&fixture, operations());
+    assert_eq!(kind(report.get("a2")), Some(OpErrorKind::Gate));
+    for id in ["a1", "a3", "push a", "b", "push b", "c"] {
+        landed(&report, id);
+    }
+    assert_eq!((report.pushes(), runs(&fixture)), (1, report.receipt().gate_runs as usize));
+    assert_eq!(fixture.git(["log", "--format=%s", "main..a"]), "a3\na1\n");
+    assert_eq!(fixture.at_remote(["log", "--format=%s", "main..a"]), "a3\na1\n");
+    assert_eq!(fs::read_dir(fixture.beside("scratch")).unwrap().count(), 0);
+    let before = runs(&fixture);
+    let again = apply(&fixture, operations());
+    assert_eq!(kind(again.get("a2")), Some(OpErrorKind::Gate));
+    assert_eq!(again.pushes(), 0);
+    // On top of the others it is another tree.
+    assert!(runs(&fixture) <= before + 2);
+    assert_eq!(fixture.git(["log", "--format=%s", "main..a"]), "a3\na1\n");
+    fixture.assert_sound();
+}
+
+#[test]
+fn a_group_with_a_culprit_is_left_out_as_a_whole() {
+    let fixture = Fixture::new();
+    let mut operations = vec![
+        commit("a", "a", "good\n"),
+        Operation::push("push a", "a"),
+        commit("b", "b", "bad\n"),
+        Operation::push("push b", "b"),
+    ];
+    operations.iter_mut().for_each(|operation| operation.group = Some("g".to_owned()));
+    operations.extend([commit("c", "c", "good\n"), Operation::push("push c", "c")]);
+    let report = apply(&fixture, operations);
+    assert_eq!(kind(report.get("b")), Some(OpErrorKind::Gate));
+    for id in ["a", "push a", "push b"] {
+        assert!(matches!(report.get(id), Some(Outcome::Skipped { .. })), "{id}: {report:?}");
+    }
+    landed(&report, "push c");
+    assert_eq!(fixture.at_remote(["branch", "--format=%(refname:short)"]), "c\nmain\n");
+}
+
+/// It fails without any of this input: the commits are nobody's fault, and nothing leaves.
+#[test]
+fn what_a_branch_had_before_and_fails_is_not_pushed() {
+    let fixture = Fixture::new();
+    fixture.branch("a", "main", "old.txt", "bad\n");
+    let operations = || vec![commit("a1", "a", "good\n"), Operation::push("push a", "a")];
+    let report = apply(&fixture, operations());
+    landed(&report, "a1");
+    assert_eq!(kind(report.get("push a")), Some(OpErrorKind::Gate));
+    // A push alone is looked at too, and one of what the remote has is not.
+    let report =
+        apply(&fixture, vec![Operation::push("push a", "a"), Operation::push("main", "main")]);
+    assert_eq!(kind(report.get("push a")), Some(OpErrorKind::Gate));
+    landed(&report, "main");
+    assert_eq!(fixture.received(), 0);
+    // Somebody repairs it.
+    let repair = Commit::new("a", "repair").write("old.txt", "good\n");
+    let report =
+        apply(&fixture, vec![Operation::commit("r", repair), Operation::push("push a", "a")]);
+    landed(&report, "r");
+    landed(&report, "push a");
+}
+
+#[test]
+fn what_the_remote_has_got_meanwhile_is_looked_at_with_the_rest() {
+    for (theirs, lands) in [("good\n", true), ("bad\n", false)] {
+        let fixture = Fixture::new();
+        fixture.branch("a", "main", "a.txt", "good\n");
+        fixture.git(["push", "-q", "origin", "a"]);
+        fixture.move_remote("a", "theirs.txt", theirs);
+        let there = fixture.at_remote(["rev-parse", "a"]);
+        let report =
+            apply(&fixture, vec![commit("a1", "a", "good\n"), Operation::push("push a", "a")]);
+        landed(&report, "a1");
+        if lands {
+            landed(&report, "push a");
+            assert_eq!(fixture.at_remote(["show", "a:theirs.txt"]), theirs);
+        } else {
+            assert_eq!(kind(report.get("push a")), Some(OpErrorKind::Gate), "{report:?}");
+            assert_eq!(fixture.at_remote(["rev-parse", "a"]), there);
+        }
+        assert!(runs(&fixture) >= 2);
+    }
+}
+
+#[test]
+fn a_gate_that_cannot_run_does_nothing() {
+    let fixture = Fixture::new();
+    let operations = vec![commit("a", "a", "good\n"), Operation::push("push a", "a")];
+    let report = open(&fixture, Gate::new("no-such-program")).apply(operations).unwrap();
+    for id in ["a", "push a"] {
+        assert_eq!(kind(report.get(id)), Some(OpErrorKind::Gate), "{report:?}");
+    }
+    assert_eq!(fixture.git(["branch", "--format=%(refname:short)"]), "main\n");
+}
+
+#[test]
+fn a_preview_asks_the_gate_and_writes_nothing() {
+    let fixture = Fixture::new();
+    let operations = vec![
+        commit("a1", "a", "good\n"),
+        commit("a2", "a", "bad\n"),
+        Operation::push("push a", "a"),
+    ];
+    let report = open(&fixture, gate(&fixture)).preview(&operations).unwrap();
+    assert_eq!(kind(report.get("a2")), Some(OpErrorKind::Gate));
+    landed(&report, "push a");
+    assert_eq!(fixture.git(["branch", "--format=%(refname:short)"]), "main\n");
+    // What it has said is known.
+    let before = runs(&fixture);
+    apply(&fixture, operations);
+    assert_eq!(runs(&fixture), before);
+}
+
+#[test]
+fn what_is_queued_passes_the_gate_too() {
+    let fixture = Fixture::new();
+    let git = open(&fixture, gate(&fixture));
+    let tickets = [
+        commit("a", "a", "good\n"),
+        Operation::push("push a", "a"),
+        commit("b", "b", "bad\n"),
+        Operation::push("push b", "b"),
+    ]
+    .map(|operation| git.submit(operation).unwrap());
+    drop(git.flush());
+    let outcomes = tickets.map(|ticket| ticket.wait().unwrap());
+    assert!(outcomes[1].is_success(), "{outcomes:?}");
+    assert_eq!(kind(Some(&outcomes[2])), Some(OpErrorKind::Gate));
+    assert!(!outcomes[3].is_success(), "{outcomes:?}");
+    assert_eq!(fixture.at_remote(["branch", "--format=%(refname:short)"]), "a\nmain\n");
+}
+
+/// Others commit to a branch while the gate runs: what it has not seen does not go with it.
+#[test]
+fn a_branch_that_moves_while_the_gate_runs_is_left_alone() {
+    let fixture = Fixture::new();
+    fixture.git(["branch", "a"]);
+    let move_a = format!(
+        "cd '{}' && git update-ref refs/heads/a $(git commit-tree -p a -m theirs a^{{tree}})",
+        fixture.work().display()
+    );
+    let git = open(&fixture, script(&fixture, &move_a));
+    let operations = vec![
+        commit("a1", "a", "good\n"),
+        Operation::push("push a", "a"),
+        commit("b", "b", "good\n"),
+        Operation::push("push b", "b"),
+    ];
+    let report = git.apply(operations).unwrap();
+    assert_eq!(kind(report.get("a1")), Some(OpErrorKind::BranchMoved), "{report:?}");
+    landed(&report, "push b");
+    assert!(runs(&fixture) <= 2);
+    assert_eq!(fixture.at_remote(["branch", "--format=%(refname:short)"]), "b\nmain\n");
+}
+
+/// Its worktree is written to whenever the gate runs, so that there is always something new to see.
+#[test]
+fn a_worktree_that_never_rests_is_given_up() {
+    let fixture = Fixture::new();
+    let dir = linked(&fixture, "agent");
+    put(&dir, "work.txt", "0\n");
+    let text = format!("date +%N >> '{}'", dir.join("work.txt").display());
+    let git = open(&fixture, script(&fixture, &text));
+    let report =
+        git.apply(vec![capture("c", "agent", &dir), Operation::push("p", "agent")]).unwrap();
+    match report.get("p") {
+        Some(Outcome::Rejected { class: Class::Transient, reason }) => {
+            assert!(reason.contains("while the gate ran"), "{reason}");
+        }
+        other => panic!("{other:?}"),
+    }
+    assert!(runs(&fixture) <= 8, "{}", runs(&fixture));
+    assert_eq!(fixture.received(), 0);
+}
+
+/// The same for a branch that is landed: what was there when it began is landed.
+#[test]
+fn a_landing_has_an_end_while_its_branches_get_commits() {
+    let fixture = Fixture::new();
+    fixture.branch("a", "main", "a.txt", "good\n");
+    let first = fixture.id("a");
+    let move_a = format!(
+        "cd '{}' && git read-tree a && git update-index --add --cacheinfo \
+         100644,$(date +%N | git hash-object -w --stdin),more.txt && git update-ref refs/heads/a \
+         $(git commit-tree -p a -m theirs $(git write-tree))",
+        fixture.work().display()
+    );
+    let git = open(&fixture, script(&fixture, &format!("export GIT_INDEX_FILE=own; {move_a}")));
+    let report = git.land("main", &["a".to_owned()], Strategy::Merge).unwrap();
+    landed(&report, "a");
+    assert_eq!(runs(&fixture), 1);
+    assert_ne!(fixture.id("a"), first);
+    assert_eq!(fixture.at_remote(["rev-parse", "main^2"]).trim(), first.to_string());
+    let (code, _) = try_run(&fixture.remote(), ["cat-file", "-e", "main:more.txt"]);
+    assert_ne!(code, Some(0));
+}
+
+/// It hiccups once.
+#[test]
+fn nobody_is_left_out_for_a_failure_that_was_seen_once() {
+    let fixture = Fixture::new();
+    let flaky = format!("test $(wc -l < '{}') != 1", counter(&fixture).display());
+    let git = open(&fixture, script(&fixture, &flaky));
+    let operations = vec![
+        commit("a1", "a", "good\n"),
+        commit("a2", "a", "good\n"),
+        Operation::push("push a", "a"),
+    ];
+    let report = git.apply(operations).unwrap();
+    for id in ["a1", "a2", "push a"] {
+        landed(&report, id);
+    }
+}
+
+/// The second branch repairs what the remote has.
+#[test]
+fn a_landing_that_repairs_the_base_is_not_stopped_by_what_fails_behind_it() {
+    let fixture = Fixture::new();
+    fixture.move_remote("main", "old.txt", "bad\n");
+    fixture.git(["fetch", "-q"]);
+    fixture.branch("one", "origin/main", "one.txt", "good\n");
+    fixture.branch("repair", "origin/main", "old.txt", "good\n");
+    fixture.branch("bad", "origin/main", "new.txt", "bad\n");
+    let branches = ["one", "repair", "bad"].map(str::to_owned);
+    let report = open(&fixture, gate(&fixture)).land("main", &branches, Strategy::Merge).unwrap();
+    landed(&report, "one");
+    landed(&report, "repair");
+    assert_eq!(kind(report.get("bad")), Some(OpErrorKind::Gate));
+}
+
+/// A script outside of the tree that says something else now is asked again.
+#[test]
+fn a_gate_that_was_changed_is_asked_again() {
+    let fixture = Fixture::new();
+    let check = fixture.beside("check.sh");
+    fs::write(&check, "exit 0\n").unwrap();
+    let gate = || Gate::new("sh").with_args([&check]).in_folder(fixture.beside(""));
+    let operations = || vec![commit("a", "a", "good\n"), Operation::push("push a", "a")];
+    open(&fixture, gate()).preview(&operations()).unwrap();
+    fs::write(&check, "exit 1 # by now\n").unwrap();
+    let report = open(&fixture, gate()).apply(operations()).unwrap();
+    assert!(!report.get("push a").unwrap().is_success());
+    assert_eq!(fixture.received(), 0);
+}

@@ -371,6 +371,12 @@ impl Builder {
             let problem = format!("the provider `{name}` has no lane but `batch`; leave it out");
             return Err(Error::Setting { problem });
         }
+        if self.settings.lane != LaneChoice::Sync && !self.provider.takes_batches() {
+            let endpoint = self.provider.endpoint();
+            let problem =
+                format!("the server at `{endpoint}` takes no batches; use the lane `sync`");
+            return Err(Error::Setting { problem });
+        }
         let settings = self.settings;
         let max_items =
             settings.max_items.unwrap_or(MAX_ITEMS).min(self.provider.limits().max_items);

@@ -169,6 +169,11 @@ pub trait Provider: Send + Sync + fmt::Debug + 'static {
         Ok(())
     }
 
+    /// Tells whether [`create`](Provider::create) works: the lanes `batch` and `auto` need it.
+    fn takes_batches(&self) -> bool {
+        true
+    }
+
     /// Tells whether [`ask`](Provider::ask) works: the lanes `sync` and `auto` need it.
     fn answers_at_once(&self) -> bool {
         false

@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{KEY, Place, ask, assert_answered, run, settings};
 use llm_batch::providers::{OpenAi, Profile};
-use llm_batch::{Body, Builder, Error, LlmBatch, Message, Provider, Request, Role, Stop};
+use llm_batch::{
+    Body, Builder, Error, LaneChoice, LlmBatch, Message, Provider, Request, Role, Stop,
+};
 use llm_simulator::{Call, Endpoint, Reply, Seen, Simulator};
 use serde_json::{Value, json};
 
@@ -234,6 +236,25 @@ fn files_of_creates_that_made_no_batch_are_deleted() {
     assert_answered(&outcomes, &["a"]);
     assert_eq!(ended.unwrap().accounting.submissions, 1);
     assert_eq!((simulator.orphans(), simulator.paid().len()), (Vec::new(), 1));
+}
+
+/// Its batches never ended: their states are in capitals, and more is different about them.
+#[test]
+fn a_server_with_batches_of_another_shape_is_asked_one_by_one_only() {
+    let simulator = Simulator::start().unwrap();
+    let place = Place::new();
+    let in_lane = |lane| {
+        let provider = OpenAi::builder(KEY).profile(Profile::TOGETHER).base_url(simulator.url());
+        settings(Arc::new(provider.build().unwrap()), &place.state()).lane(lane).build()
+    };
+    for lane in [LaneChoice::Batch, LaneChoice::Auto] {
+        let error = in_lane(lane).unwrap_err().to_string();
+        assert!(error.ends_with("takes no batches; use the lane `sync`"), "{error}");
+    }
+    assert!(!place.state().exists());
+    let (outcomes, _) = run(&in_lane(LaneChoice::Sync).unwrap(), [ask("a")]);
+    assert_answered(&outcomes, &["a"]);
+    assert_eq!(simulator.count(Endpoint::Create) + simulator.count(Endpoint::Upload), 0);
 }
 
 #[test]

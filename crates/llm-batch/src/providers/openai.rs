@@ -417,6 +417,10 @@ impl Provider for OpenAi {
         Ok(self.batch(batch_id, call)?.request_counts.completed)
     }
 
+    fn takes_batches(&self) -> bool {
+        self.profile.has_batches
+    }
+
     fn answers_at_once(&self) -> bool {
         true
     }

@@ -14,6 +14,8 @@ pub struct Profile {
     pub max_tokens: &'static str,
     /// The most bytes of a file.
     pub max_bytes: u64,
+    /// Whether it takes batches of this shape; without, the lane `sync` alone is there.
+    pub has_batches: bool,
     /// Whether a create may carry metadata.
     pub has_metadata: bool,
     /// Whether a create may carry an `idempotency_key`.
@@ -27,6 +29,7 @@ impl Profile {
         key_header: "authorization",
         max_tokens: "max_completion_tokens",
         max_bytes: 200_000_000,
+        has_batches: true,
         has_metadata: true,
         has_idempotency_key: false,
     };
@@ -38,10 +41,12 @@ impl Profile {
         max_bytes: 100_000_000,
         ..Profile::OPENAI
     };
-    /// Together.
+    /// Together, in the lane `sync` alone: its batches are of another shape, and their files have to
+    /// be sent to another host than its own.
     pub const TOGETHER: Profile = Profile {
         base_url: "https://api.together.xyz",
         max_tokens: "max_tokens",
+        has_batches: false,
         has_metadata: false,
         ..Profile::OPENAI
     };

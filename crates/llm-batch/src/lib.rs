@@ -52,6 +52,11 @@
 //! # Limits
 //! * An answer of the lane `sync` that is lost cannot be looked for: its request stays ambiguous,
 //!   or is asked once more where [`sync_retry`](Builder::sync_retry) allows paying twice.
+//! * A state folder is for one process at a time, and a copy of it is a second one: two processes
+//!   that go on with copies of one state may both send what was not sent or is lost. A copy that is
+//!   made while a batch is waited for does no harm: both collect it.
+//! * Whether a create is absent is told by the list of the account it was sent to. With a key that
+//!   does not see that account's things it stays ambiguous.
 //! * Prices are a table with a date; a model that is not in it has no cost.
 //! * A download that breaks off goes on where it was only at servers that give it a strong tag and
 //!   take ranges; elsewhere it begins anew. What was handed over is not handed over again.

@@ -197,6 +197,13 @@ impl fmt::Debug for LlmBatch {
 
 impl Builder {
     /// Sets the state folder. It is made where it is not there; one process uses it at a time.
+    ///
+    /// It can be moved, to another machine too, while no process uses it. Of two processes that go
+    /// on with copies of one folder neither knows of the other: each sends what was not sent yet when
+    /// the folder was copied, and what it finds lost.
+    ///
+    /// The key may change. One of another account finds nothing of what was sent before: batches
+    /// stay pending, and a create of unknown fate is not sent again with it.
     pub fn state(mut self, dir: impl Into<PathBuf>) -> Builder {
         self.state = Some(dir.into());
         self
@@ -230,6 +237,8 @@ impl Builder {
     }
 
     /// Sets how long a run, or a batch of tickets, may take in all; 26 h by default.
+    ///
+    /// A request of the lane `sync` whose answer is on its way then is of unknown fate.
     pub fn timeout(mut self, timeout: Duration) -> Builder {
         self.settings.timeout = timeout;
         self
@@ -300,7 +309,9 @@ impl Builder {
 
     /// Sets what a run, or a batch of tickets, must cost at most, in dollars. One that may cost more
     /// is refused before anything is sent, with [`Error::OverBudget`]. What it may cost is an
-    /// estimate, and rather too high: a token for three bytes of a body, and the longest answer.
+    /// estimate, and rather too high: a token for three bytes of a body, at the price of writing it
+    /// into a cache where that is asked for, and the longest answer. What earlier runs with the same
+    /// state may have paid for these requests is in it.
     pub fn max_cost(mut self, dollars: f64) -> Builder {
         self.settings.max_cost = Some(dollars);
         self

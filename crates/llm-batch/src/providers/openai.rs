@@ -32,6 +32,10 @@ const MAX_LINE: usize = 64 * 1024 * 1024;
 /// How many pages of a hundred files are looked through for one of ours.
 const PAGES: usize = 10;
 
+/// Why a batch that is not in the list is not taken for absent.
+const FILE_GONE: &str = "the list does not have it, but its file was deleted, perhaps by somebody \
+                         who goes on with a copy of this state and has sent it again";
+
 const ID: &str = r#"{"custom_id":""#;
 const BODY: &str = r#"","method":"POST","url":"/v1/chat/completions","body":"#;
 const END: &str = "}\n";
@@ -124,29 +128,21 @@ impl OpenAi {
         batch(&self.http, BATCHES, batch_id, call)
     }
 
-    /// Returns what it means that a batch is not in the list: the file of the create is ours alone,
-    /// so whose key sees it would see the batch too.
-    fn absent(
-        &self,
-        file: &str,
-        is_same_account: bool,
-        call: &Call<'_>,
-    ) -> Result<Found, CallError> {
-        let other = || Found::Undecided { reason: OTHER_KEY.to_owned() };
-        if is_same_account {
-            return Ok(Found::Absent);
-        }
-        if file.is_empty() {
-            return Ok(other());
-        }
-        match self.http.get(&path(FILES, file, "")?, call) {
-            Ok(body) => {
-                let seen: FileObject = self.http.parse(&body, "the file")?;
-                Ok(if seen.id == file { Found::Absent } else { other() })
-            }
-            Err(CallError::Refused { .. }) => Ok(other()),
-            Err(error) => Err(error),
-        }
+    /// Returns what it means that a batch is not in the list. The file of the create is ours alone:
+    /// whose key sees it would see the batch too, and whoever goes on with a copy of the state has
+    /// deleted it before he sent the create again.
+    fn absent(&self, file: &str, lost: &Lost<'_>, call: &Call<'_>) -> Result<Found, CallError> {
+        let seen = match self.http.get(&path(FILES, file, "")?, call) {
+            Ok(body) => self.http.parse::<FileObject>(&body, "the file")?.id,
+            Err(CallError::Refused { .. }) => String::new(),
+            Err(error) => return Err(error),
+        };
+        let reason = if lost.is_same_account { FILE_GONE } else { OTHER_KEY };
+        Ok(if seen == file {
+            Found::Absent
+        } else {
+            Found::Undecided { reason: reason.to_owned() }
+        })
     }
 
     /// Reads one file of results.
@@ -358,7 +354,7 @@ impl Provider for OpenAi {
         match undecided {
             _ if !has_end => Err(CallError::passing("the list of batches does not end")),
             Some(undecided) => Ok(undecided),
-            None => self.absent(file, lost.is_same_account, call),
+            None => self.absent(file, lost, call),
         }
     }
 

@@ -31,6 +31,8 @@ pub(crate) struct Tree {
     pub(crate) error: Option<Error>,
     /// Whether anything has been seen to change that nobody was told.
     pub(crate) is_changed: bool,
+    /// Whether other files are there than those that were last published.
+    pub(crate) is_regrouped: bool,
     is_known: bool,
     #[cfg(test)]
     listings: usize,
@@ -57,6 +59,8 @@ pub(crate) struct File {
     sighting: Sighting,
     /// Whether what was read of it may not be what it holds.
     pub(crate) is_stale: bool,
+    /// Whether what was read of it may not be what was last published.
+    pub(crate) is_new: bool,
     /// What came of reading it last.
     pub(crate) content: Option<Result<Arc<Compiled>, Error>>,
 }
@@ -70,7 +74,7 @@ impl Tree {
         let start = clock();
         let mut old = mem::take(&mut self.folders);
         let had_error = self.error.take().is_some();
-        self.is_changed |= !mem::replace(&mut self.is_known, true);
+        let mut is_regrouped = !mem::replace(&mut self.is_known, true);
         let mut paths = vec![(dir.to_owned(), Some(String::new()))];
         while let Some((path, prefix)) = paths.pop() {
             let mut folder = old.remove(&path).unwrap_or_else(|| Folder::new(start));
@@ -82,7 +86,7 @@ impl Tree {
                     {
                         self.listings += 1;
                     }
-                    self.is_changed |= folder.list(&path, prefix.as_deref(), start)?;
+                    is_regrouped |= folder.list(&path, prefix.as_deref(), start)?;
                 }
                 for file in &mut folder.files {
                     let stamp = handle.stamp_of(file.name_in_folder(), file.is_link);
@@ -102,7 +106,9 @@ impl Tree {
         }
         let gone =
             old.values().any(|folder| !folder.files.is_empty() || !folder.unnamed.is_empty());
-        self.is_changed |= gone || had_error != self.error.is_some();
+        is_regrouped |= gone || had_error != self.error.is_some();
+        self.is_changed |= is_regrouped;
+        self.is_regrouped |= is_regrouped;
     }
 
     /// Looks at some files only, all others being as they were.
@@ -208,7 +214,8 @@ impl Folder {
 
 impl File {
     fn new(path: String, is_link: bool, now: Instant) -> Self {
-        Self { path, is_link, sighting: Sighting::none(now), is_stale: true, content: None }
+        let sighting = Sighting::none(now);
+        Self { path, is_link, sighting, is_stale: true, is_new: true, content: None }
     }
 
     /// Returns the name of the template.

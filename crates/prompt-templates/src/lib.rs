@@ -119,6 +119,7 @@ mod set;
 mod sieve;
 mod sighting;
 mod stats;
+mod table;
 mod watch;
 
 mod compiled;

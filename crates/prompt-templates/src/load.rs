@@ -25,7 +25,7 @@ pub(crate) fn check_dir(dir: &Path, dialect: &Arc<Dialect>) -> Vec<Error> {
     read(dir, &mut tree, dialect);
     let mut errors = errors(&tree);
     let terms = Terms::new(0, usize::MAX, Counters::default());
-    let loaded = Set::default().apply(&Change::Load(templates(&tree)), &terms);
+    let loaded = Set::default().apply(&Change::Load(templates(&tree, |_| true)), &terms);
     let unlinked = loaded.err().map(LoadError::into_errors).unwrap_or_default();
     // A file that does not compile is no reason to say of others that they include what is not there.
     let is_bad = |name: &str| tree.files().any(|file| file.is_bad() && file.name() == name);
@@ -59,7 +59,10 @@ pub(crate) fn read(dir: &Path, tree: &mut Tree, dialect: &Arc<Dialect>) -> usize
                 Compiled::new(file.name(), Some(&path), &text, dialect).map(Arc::new)
             }
         });
-        is_changed |= !is_same(file, &new);
+        if !is_same(file, &new) {
+            is_changed = true;
+            file.is_new = true;
+        }
         file.content = Some(new);
         file.is_stale = false;
     }
@@ -76,9 +79,10 @@ fn is_same(file: &File, new: &Result<Arc<Compiled>, Error>) -> bool {
     }
 }
 
-/// Returns what has been read, ordered by name.
-pub(crate) fn templates(tree: &Tree) -> Vec<Arc<Compiled>> {
-    let read = tree.files().filter_map(|file| file.content.as_ref()?.as_ref().ok());
+/// Returns what has been read of some files, ordered by name.
+pub(crate) fn templates(tree: &Tree, is_wanted: impl Fn(&File) -> bool) -> Vec<Arc<Compiled>> {
+    let files = tree.files().filter(|file| is_wanted(file));
+    let read = files.filter_map(|file| file.content.as_ref()?.as_ref().ok());
     let mut templates: Vec<_> = read.map(Arc::clone).collect();
     templates.sort_by(|a, b| a.name.cmp(&b.name));
     templates

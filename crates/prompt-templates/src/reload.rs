@@ -50,6 +50,8 @@ impl Prompts {
         let (dir, mut tree) = self.lock_dir()?;
         tree.look(&dir.path, Trust::Nothing, &Instant::now);
         self.read(dir, &mut tree);
+        // Whatever calls have made of the templates.
+        tree.is_regrouped = true;
         self.load(&mut tree)
     }
 
@@ -131,14 +133,29 @@ impl Prompts {
         // Whatever comes of it, it is told once.
         tree.is_changed = false;
         let errors = crate::load::errors(tree);
-        let result = if errors.is_empty() {
-            self.publish(Change::Load(crate::load::templates(tree)))
-        } else {
-            Err(LoadError::new(errors))
-        };
+        let result =
+            if errors.is_empty() { self.publish_files(tree) } else { Err(LoadError::new(errors)) };
         count(if result.is_ok() { &events.reloads } else { &events.reload_failures }, 1);
-        let Applied { loaded, changed, removed, .. } = result?;
+        let Applied { changed, removed, .. } = result?;
+        tree.is_regrouped = false;
+        let mut loaded = 0;
+        for file in tree.files_mut() {
+            file.is_new = false;
+            loaded += 1;
+        }
         Ok(Reload { loaded, changed, removed })
+    }
+
+    /// Publishes the files that are new, or all of them if others are concerned.
+    fn publish_files(&self, tree: &Tree) -> Result<Applied, LoadError> {
+        if !tree.is_regrouped {
+            let new = crate::load::templates(tree, |file| file.is_new);
+            let applied = self.publish(Change::Reload(new))?;
+            if !applied.wants_all {
+                return Ok(applied);
+            }
+        }
+        self.publish(Change::Load(crate::load::templates(tree, |_| true)))
     }
 }
 

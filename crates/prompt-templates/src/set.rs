@@ -10,6 +10,7 @@ use crate::linked::Linked;
 use crate::prompt::Prompt;
 use crate::sieve::Sieve;
 use crate::stats::Counters;
+use crate::table::Table;
 use crate::{Error, ErrorKind, LoadError};
 
 /// Errors of one change that list all names there are: each costs as much as there are templates.
@@ -18,20 +19,27 @@ const MAX_LISTS: usize = 100;
 /// Never changed once it is published; every template in it has all it includes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Set {
-    entries: BTreeMap<Arc<str>, Entry>,
+    entries: Table<Entry>,
     /// The names that were compiled by call.
     sieve: Sieve,
     /// The number of the last new text.
     version: u64,
+    /// A call has replaced or removed what came from the folder since that was last loaded.
+    is_astray: bool,
 }
 
 #[derive(Clone, Debug)]
 struct Entry {
     linked: Arc<Linked>,
-    /// Used since the hand of the sieve came by.
-    mark: Arc<AtomicBool>,
-    /// Came from the folder and is never evicted.
-    is_resident: bool,
+    /// Used since the hand of the sieve came by. What came from the folder is never evicted and has none.
+    mark: Option<Arc<AtomicBool>>,
+}
+
+impl Entry {
+    /// Returns whether it came from the folder.
+    fn is_resident(&self) -> bool {
+        self.mark.is_none()
+    }
 }
 
 /// What holds for all templates of a store.
@@ -55,6 +63,8 @@ pub(crate) enum Change {
     Compile(Arc<Compiled>),
     /// Everything that the folder holds now, ordered by name.
     Load(Vec<Arc<Compiled>>),
+    /// Those templates of the folder that have a new text; all others are what was last loaded.
+    Reload(Vec<Arc<Compiled>>),
     Remove(Arc<str>),
     Clear,
 }
@@ -64,13 +74,14 @@ pub(crate) enum Change {
 pub(crate) struct Applied {
     /// The prompt of a compile.
     pub(crate) prompt: Option<Prompt>,
-    /// Templates in the folder, and how many of them are new or have a new text.
-    pub(crate) loaded: usize,
+    /// Templates of the folder that are new or have a new text.
     pub(crate) changed: usize,
     /// Templates that are gone because the change says so.
     pub(crate) removed: usize,
     /// Templates that are gone because there were too many.
     pub(crate) evicted: usize,
+    /// Nothing was done: what was last loaded is not all there, so everything has to be.
+    pub(crate) wants_all: bool,
 }
 
 impl Set {
@@ -78,8 +89,8 @@ impl Set {
     pub(crate) fn get(&self, name: &str) -> Option<&Arc<Linked>> {
         let entry = self.entries.get(name)?;
         // A mark that is there is not written again: readers share the line.
-        if !entry.mark.load(Ordering::Relaxed) {
-            entry.mark.store(true, Ordering::Relaxed);
+        if let Some(mark) = entry.mark.as_ref().filter(|mark| !mark.load(Ordering::Relaxed)) {
+            mark.store(true, Ordering::Relaxed);
         }
         Some(&entry.linked)
     }
@@ -106,10 +117,14 @@ impl Set {
         match change {
             Change::Compile(compiled) => self.compile(compiled, terms),
             Change::Load(all) => self.load(all, terms),
-            Change::Remove(name) => self.remove(name, terms),
+            Change::Reload(_) if self.is_astray => {
+                Ok(Applied { wants_all: true, ..Applied::default() })
+            }
+            Change::Reload(new) => self.reload(new, terms),
+            Change::Remove(name) => self.remove(name),
             Change::Clear => {
                 let removed = self.len();
-                *self = Self { version: self.version, ..Self::default() };
+                *self = Self { version: self.version, is_astray: true, ..Self::default() };
                 Ok(Applied { removed, ..Applied::default() })
             }
         }
@@ -118,10 +133,11 @@ impl Set {
     fn compile(&mut self, compiled: &Arc<Compiled>, terms: &Terms) -> Result<Applied, LoadError> {
         let name = &compiled.name;
         let mut applied = Applied::default();
-        let is_resident = self.entries.get(name).is_some_and(|entry| entry.is_resident);
+        let is_resident = self.entries.get(name).is_some_and(Entry::is_resident);
         // Another caller may have brought the same text meanwhile.
         if self.peek(name).is_none_or(|old| old.root.text != compiled.text) {
-            self.replace(&[(compiled, is_resident)], &BTreeSet::new(), terms)?;
+            self.replace(&[compiled], is_resident, &BTreeSet::new(), terms)?;
+            self.is_astray |= is_resident;
         }
         if !is_resident {
             self.sieve.insert(name);
@@ -135,80 +151,86 @@ impl Set {
         let mut new = Vec::new();
         let mut gone = BTreeSet::new();
         // Both are ordered by name, so one is walked along the other.
-        let mut residents = self.entries.iter().filter(|(_, entry)| entry.is_resident).peekable();
+        let mut residents = self.entries.iter().filter(|(_, entry)| entry.is_resident()).peekable();
         for compiled in all {
             while let Some((name, _)) = residents.next_if(|(name, _)| **name < compiled.name) {
                 gone.insert(Arc::clone(name));
             }
             let old = residents.next_if(|(name, _)| **name == compiled.name);
-            let is_same = old.map(|(_, entry)| &entry.linked.root).is_some_and(|old| {
-                Arc::ptr_eq(old, compiled) || old.text == compiled.text && old.path == compiled.path
-            });
-            if !is_same {
-                new.push((compiled, true));
+            if !old.is_some_and(|(_, entry)| is_same(&entry.linked.root, compiled)) {
+                new.push(compiled);
             }
         }
         gone.extend(residents.map(|(name, _)| Arc::clone(name)));
-        self.replace(&new, &gone, terms)?;
+        self.replace(&new, true, &gone, terms)?;
+        self.is_astray = false;
         // Those that were compiled by call are the folder's now.
-        for (compiled, _) in &new {
+        for compiled in &new {
             self.sieve.remove(&compiled.name);
         }
-        let (loaded, changed, removed) = (all.len(), new.len(), gone.len());
-        Ok(Applied { loaded, changed, removed, ..Applied::default() })
+        Ok(Applied { changed: new.len(), removed: gone.len(), ..Applied::default() })
     }
 
-    fn remove(&mut self, name: &Arc<str>, terms: &Terms) -> Result<Applied, LoadError> {
-        if !self.entries.contains_key(name) {
-            return Ok(Applied::default());
-        }
+    /// Does what a load of everything would: templates of the folder are what they were, but for these.
+    fn reload(&mut self, new: &[Arc<Compiled>], terms: &Terms) -> Result<Applied, LoadError> {
+        let is_new =
+            |new: &&Arc<Compiled>| self.peek(&new.name).is_none_or(|old| !is_same(&old.root, new));
+        let new: Vec<_> = new.iter().filter(is_new).collect();
+        self.replace(&new, true, &BTreeSet::new(), terms)?;
+        Ok(Applied { changed: new.len(), ..Applied::default() })
+    }
+
+    fn remove(&mut self, name: &Arc<str>) -> Result<Applied, LoadError> {
+        let Some(entry) = self.entries.get(name) else { return Ok(Applied::default()) };
+        let is_resident = entry.is_resident();
         self.check_unused(name)?;
-        self.replace(&[], &BTreeSet::from([Arc::clone(name)]), terms)?;
+        self.is_astray |= is_resident;
+        self.entries.remove(name);
         self.sieve.remove(name);
         Ok(Applied { removed: 1, ..Applied::default() })
     }
 
-    /// Puts templates in and takes others out, and links again whatever includes one of them.
+    /// Puts templates in, of the folder or not, and takes others out, and links again whatever includes
+    /// one of them.
     ///
     /// Nothing is touched before all of it is known to go.
     fn replace(
         &mut self,
-        new: &[(&Arc<Compiled>, bool)],
+        new: &[&Arc<Compiled>],
+        is_resident: bool,
         gone: &BTreeSet<Arc<str>>,
         terms: &Terms,
     ) -> Result<(), LoadError> {
-        let overlay: BTreeMap<_, _> = new.iter().map(|(c, _)| (&*c.name, *c)).collect();
+        let overlay: BTreeMap<_, _> = new.iter().map(|c| (&*c.name, *c)).collect();
         let is_touched = |name: &str| overlay.contains_key(name) || gone.contains(name);
-        let residents: BTreeMap<_, _> =
-            new.iter().map(|(c, resident)| (&*c.name, *resident)).collect();
         let misses = Cell::new(0);
         let draft = Draft { entries: &self.entries, overlay: &overlay, gone, misses };
         let mut version = self.version;
-        let mut linked: Vec<(Arc<Linked>, Option<bool>)> = Vec::new();
+        let mut linked: Vec<Arc<Linked>> = Vec::with_capacity(new.len());
         let mut errors = Vec::new();
-        let mut link = |root: &Arc<Compiled>, version, counters: &_, is_resident| match Linked::new(
+        let mut link = |root: &Arc<Compiled>, version, counters: &_| match Linked::new(
             root,
             &draft,
             version,
             counters,
             terms.max_output_bytes,
         ) {
-            Ok(one) => linked.push((Arc::new(one), is_resident)),
+            Ok(one) => linked.push(Arc::new(one)),
             Err(error) => errors.push(error),
         };
-        for (compiled, _) in new {
+        for compiled in new {
             version += 1;
             // Counts go on over the versions of a name.
             let counters = match self.peek(&compiled.name) {
                 Some(old) => Arc::clone(&old.counters),
                 None => Arc::new(Counters::part_of(&terms.totals)),
             };
-            link(compiled, version, &counters, residents.get(&*compiled.name).copied());
+            link(compiled, version, &counters);
         }
-        for (name, entry) in &self.entries {
+        for (name, entry) in self.entries.iter() {
             let old = &entry.linked;
             if old.partials().any(|partial| is_touched(&partial.name)) && !is_touched(name) {
-                link(&old.root, old.version, &old.counters, None);
+                link(&old.root, old.version, &old.counters);
             }
         }
         if !errors.is_empty() {
@@ -216,15 +238,21 @@ impl Set {
             return Err(LoadError::new(errors));
         }
         self.version = version;
-        self.entries.retain(|name, _| !gone.contains(name));
-        for (linked, is_resident) in linked {
-            let old = self.entries.get(&linked.root.name);
-            let entry = Entry {
-                mark: old.map_or_else(Arc::default, |old| Arc::clone(&old.mark)),
-                is_resident: is_resident.unwrap_or_else(|| old.is_some_and(|old| old.is_resident)),
-                linked,
+        for name in gone {
+            self.entries.remove(name);
+        }
+        for (index, linked) in linked.into_iter().enumerate() {
+            let old = self.entries.get(&linked.root.name).map(|old| old.mark.clone());
+            // The new ones come first; the others stay what they are.
+            let mark = if index >= new.len() {
+                old.flatten()
+            } else if is_resident {
+                None
+            } else {
+                Some(old.flatten().unwrap_or_default())
             };
-            self.entries.insert(Arc::clone(&entry.linked.root.name), entry);
+            let name = Arc::clone(&linked.root.name);
+            self.entries.insert(&name, Entry { linked, mark });
         }
         Ok(())
     }
@@ -252,7 +280,8 @@ impl Set {
             }
             let is_pinned = |name: &str| name == newest || included.contains(name);
             let take_mark = |name: &str| {
-                entries.get(name).is_some_and(|entry| entry.mark.swap(false, Ordering::Relaxed))
+                let mark = entries.get(name).and_then(|entry| entry.mark.as_ref());
+                mark.is_some_and(|mark| mark.swap(false, Ordering::Relaxed))
             };
             let Some(victim) = sieve.evict(is_pinned, take_mark) else { break };
             self.entries.remove(&victim);
@@ -262,9 +291,14 @@ impl Set {
     }
 }
 
+/// Returns whether what the folder holds is what a template of it was made from.
+fn is_same(old: &Arc<Compiled>, new: &Arc<Compiled>) -> bool {
+    Arc::ptr_eq(old, new) || old.text == new.text && old.path == new.path
+}
+
 /// A set as it will be, in which includes are looked up.
 pub(crate) struct Draft<'d> {
-    entries: &'d BTreeMap<Arc<str>, Entry>,
+    entries: &'d Table<Entry>,
     overlay: &'d BTreeMap<&'d str, &'d Arc<Compiled>>,
     gone: &'d BTreeSet<Arc<str>>,
     /// Names that were asked for and are not there.
@@ -283,7 +317,8 @@ impl Draft<'_> {
     /// Returns the error for a name that `by` includes and that is not there.
     pub(crate) fn unknown(&self, name: &str, by: &str) -> Error {
         self.misses.set(self.misses.get() + 1);
-        let old = self.entries.keys().filter(|name| !self.gone.contains(*name)).map(|name| &**name);
+        let names = self.entries.iter().map(|(name, _)| name);
+        let old = names.filter(|name| !self.gone.contains(*name)).map(|name| &**name);
         let names: BTreeSet<_> = old.chain(self.overlay.keys().copied()).collect();
         let is_listed = self.misses.get() <= MAX_LISTS;
         let names = names.into_iter().filter(|name| is_listed && *name != by);

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use prompt_templates::{Context, ErrorKind, Prompts, check_dir};
+use proptest::prelude::*;
 use tempfile::TempDir;
 
 fn folder(files: &[(&str, &str)]) -> TempDir {
@@ -134,6 +135,136 @@ fn a_call_may_stand_in_for_a_file_until_the_reload() {
     prompts.reload().unwrap();
     assert_eq!(render(&prompts, "a"), "file");
     assert_eq!(prompts.names(), ["a", "b"]);
+}
+
+/// A poll publishes only what has changed, unless a call has been at the templates of the folder.
+#[test]
+fn what_calls_did_to_the_templates_of_the_folder_ends_with_the_next_change() {
+    let calls: [fn(&Prompts); 4] = [
+        |_| {},
+        |prompts| drop(prompts.compile("a", "call").unwrap()),
+        |prompts| assert!(prompts.remove("a").unwrap()),
+        |prompts| prompts.clear().unwrap(),
+    ];
+    for call in calls {
+        let dir = folder(&[("a.prompt.md", "a"), ("b.prompt.md", "b")]);
+        let prompts = Prompts::load_dir(dir.path()).unwrap();
+        for text in ["changed", "changed again"] {
+            call(&prompts);
+            write(dir.path(), "b.prompt.md", text);
+            assert_eq!(prompts.reload_if_changed().unwrap().map(|reload| reload.loaded), Some(2));
+            assert_eq!((render(&prompts, "a"), render(&prompts, "b")), ("a".into(), text.into()));
+        }
+    }
+}
+
+#[test]
+fn what_a_bad_file_held_back_comes_when_it_is_mended() {
+    let dir = folder(&[("a.prompt.md", "1"), ("b.prompt.md", "b"), ("c.prompt.md", "c")]);
+    let prompts = Prompts::load_dir(dir.path()).unwrap();
+    write(dir.path(), "a.prompt.md", "22");
+    write(dir.path(), "b.prompt.md", "{{ bad");
+    assert!(prompts.reload_if_changed().is_err());
+    assert_eq!(render(&prompts, "a"), "1");
+    write(dir.path(), "b.prompt.md", "better");
+    assert_eq!(prompts.reload_if_changed().unwrap().map(|reload| reload.changed), Some(2));
+    assert_eq!((render(&prompts, "a"), render(&prompts, "b")), ("22".into(), "better".into()));
+
+    // One that includes what is not there, and a change that is taken back meanwhile.
+    let version = prompts.get("a").unwrap().version();
+    write(dir.path(), "a.prompt.md", "333");
+    write(dir.path(), "c.prompt.md", "{% include \"d\" %}");
+    assert!(prompts.reload_if_changed().is_err());
+    write(dir.path(), "a.prompt.md", "22");
+    write(dir.path(), "d.prompt.md", "d");
+    assert_eq!(prompts.reload_if_changed().unwrap().map(|reload| reload.changed), Some(2));
+    assert_eq!((render(&prompts, "c"), prompts.get("a").unwrap().version()), ("d".into(), version));
+}
+
+const NAMES: [&str; 4] = ["_p", "a", "b", "sub/c"];
+
+/// What happens to a folder and to the store that is polled for it; templates by their place in `NAMES`.
+#[derive(Clone, Debug)]
+enum Step {
+    Write(usize, &'static str),
+    Delete(usize),
+    Compile(usize),
+    Remove(usize),
+    Clear,
+    Poll,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let name = 0..NAMES.len();
+    let texts = ["1", "22", "{{ bad", "{% include \"_p\" %}", "{{ v }}333333"];
+    prop_oneof![
+        4 => (name.clone(), prop::sample::select(texts.to_vec()))
+            .prop_map(|(name, text)| Step::Write(name, text)),
+        1 => name.clone().prop_map(Step::Delete),
+        // Not the partial: a file could include what only a call has brought.
+        1 => (1..NAMES.len()).prop_map(Step::Compile),
+        1 => name.prop_map(Step::Remove),
+        1 => Just(Step::Clear),
+        4 => Just(Step::Poll),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_poll_comes_to_what_a_load_comes_to(steps in prop::collection::vec(step(), 1..40)) {
+        walk(&steps);
+    }
+}
+
+fn walk(steps: &[Step]) {
+    let dir = folder(&[]);
+    let file = |name: usize| format!("{}.prompt.md", NAMES[name]);
+    for name in 0..NAMES.len() {
+        write(dir.path(), &file(name), "0");
+    }
+    let prompts = Prompts::load_dir(dir.path()).unwrap();
+    for step in steps {
+        match *step {
+            Step::Write(name, text) => write(dir.path(), &file(name), text),
+            Step::Delete(name) => drop(fs::remove_file(dir.path().join(file(name)))),
+            Step::Compile(name) => drop(prompts.compile(NAMES[name], "call")),
+            Step::Remove(name) => drop(prompts.remove(NAMES[name])),
+            Step::Clear => prompts.clear().unwrap(),
+            Step::Poll => poll(&prompts, dir.path()),
+        }
+    }
+    poll(&prompts, dir.path());
+}
+
+/// Polls a store, and compares it with one that is loaded now.
+fn poll(prompts: &Prompts, dir: &Path) {
+    let versions = || {
+        let all = prompts.all_template_stats().into_iter();
+        all.map(|stats| (stats.name, stats.version)).collect::<Vec<_>>()
+    };
+    let before = versions();
+    let polled = prompts.reload_if_changed();
+    let loaded = Prompts::load_dir(dir);
+    match polled {
+        Ok(None) => assert_eq!(versions(), before),
+        Ok(Some(reload)) => {
+            let loaded = loaded.unwrap();
+            assert_eq!(reload.loaded, loaded.len());
+            for name in NAMES {
+                let text = |prompts: &Prompts| Some(prompts.get(name)?.text().to_owned());
+                let (found, expected) = (text(prompts), text(&loaded));
+                // What the folder does not have may have come by a call.
+                let is_called = expected.is_none() && found.as_deref() == Some("call");
+                assert!(is_called || found == expected, "{name}: {found:?}, not {expected:?}");
+            }
+        }
+        Err(errors) => {
+            assert_eq!(errors.to_string(), loaded.unwrap_err().to_string());
+            assert_eq!(versions(), before);
+        }
+    }
 }
 
 #[test]

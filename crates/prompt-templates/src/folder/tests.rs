@@ -77,7 +77,7 @@ impl Polled {
     }
 
     fn texts(&self) -> Vec<String> {
-        let templates = crate::load::templates(&self.tree);
+        let templates = crate::load::templates(&self.tree, |_| true);
         templates.iter().map(|template| format!("{}={}", template.name, template.text)).collect()
     }
 }

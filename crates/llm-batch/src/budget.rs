@@ -1,8 +1,9 @@
 //! What a pass may cost.
 
+use crate::accounting::Delivered;
 use crate::answer::{RequestError, Status};
-use crate::engine::Engine;
-use crate::error::Error;
+use crate::engine::{Engine, Mode};
+use crate::error::{Error, PendingReason};
 use crate::lane::Lane;
 use crate::session::Session;
 use crate::table::Table;
@@ -13,11 +14,14 @@ use crate::table::Table;
 pub(crate) struct Budget {
     /// Dollars; none where there is no limit.
     left: Option<f64>,
+    /// Where the limit was passed before the pass began, and the pass sends nothing by itself: what
+    /// it may cost, and the limit. Then nothing that comes back is sent again either.
+    over: Option<(f64, f64)>,
 }
 
 impl Budget {
     /// Takes so much out, if it is there.
-    pub(crate) fn take(&mut self, dollars: f64) -> bool {
+    fn take(&mut self, dollars: f64) -> bool {
         match &mut self.left {
             None => true,
             Some(left) if *left >= dollars => {
@@ -74,13 +78,24 @@ impl Session<'_> {
         }
         Ok(self.budget.take(dollars))
     }
+
+    /// Tells whether nothing may be sent because of what it has cost already, and keeps that as the
+    /// reason why the pass is not finished.
+    pub(crate) fn is_over_budget(&mut self) -> bool {
+        let Some((estimate, max)) = self.budget.over else { return false };
+        let problem = Error::OverBudget { estimate, max }.to_string();
+        self.refused.get_or_insert(PendingReason::OverBudget { problem });
+        true
+    }
 }
 
 impl Engine {
     /// Refuses a pass that may cost more than it must: what its requests have cost, and what those
     /// may cost that have no answer yet. One that sends nothing new costs nothing new.
-    pub(crate) fn budget(&self, table: &Table) -> Result<Budget, Error> {
-        let Some(max) = self.settings.max_cost else { return Ok(Budget { left: None }) };
+    pub(crate) fn budget(&self, table: &Table, mode: Mode) -> Result<Budget, Error> {
+        let Some(max) = self.settings.max_cost else {
+            return Ok(Budget { left: None, over: None });
+        };
         let prices = &self.settings.prices;
         let (mut total, mut sends) = (0.0, false);
         for (index, item) in table.items().iter().enumerate() {
@@ -88,38 +103,39 @@ impl Engine {
                 continue;
             }
             let model = &table.group(index).model;
-            let (known, told, lane, is_unsent, doubts) = {
+            let (delivered, told, lane, is_unsent, doubts) = {
                 let state = self.state();
                 let known = state.known(item);
                 let lane = known.map(|known| state.record(known.at).intent.lane);
                 let is_unsent = known.is_none_or(|known| state.record(known.at).is_unsent());
                 let doubts = known.map_or(0, |known| state.doubts(known.at));
-                (known, state.told(item), lane, is_unsent, doubts)
+                (self.delivered(&state, item, mode), state.told(item), lane, is_unsent, doubts)
             };
-            total += match told.filter(|_| known.is_some()) {
-                // What was answered without a count of its tokens has cost what it may cost.
-                Some(told) => match (told.delivered.status, told.delivered.usage) {
-                    (_, Some(usage)) => prices
-                        .cost(model, lane.unwrap_or_default(), usage)
-                        .ok_or_else(|| Error::NoPrice { model: model.clone() })?,
-                    (status, None) if status == Status::Succeeded || told.may_be_paid => {
-                        self.estimate(table, index, lane)?
-                    }
-                    _ => 0.0,
-                },
-                None => self.estimate(table, index, lane)?,
+            let may_be_paid = told.is_some_and(|told| told.may_be_paid);
+            // What was told before and is not to be sent has cost what it has cost.
+            let told = told.map(|told| told.delivered).filter(|_| !is_unsent);
+            total += match delivered.or(told) {
+                Some(Delivered { usage: Some(usage), .. }) => prices
+                    .cost(model, lane.unwrap_or_default(), usage)
+                    .ok_or_else(|| Error::NoPrice { model: model.clone() })?,
+                // Without a count of its tokens it has cost what it may cost.
+                Some(Delivered { status, .. }) if status != Status::Succeeded && !may_be_paid => {
+                    0.0
+                }
+                _ => self.estimate(table, index, lane)?,
             };
             if doubts > 0 {
                 total += f64::from(doubts) * self.estimate(table, index, lane)?;
             }
-            sends |= is_unsent && told.is_none();
+            sends |= is_unsent && delivered.is_none();
         }
         // No number at all is no permission.
         let is_within = total <= max;
         if sends && !is_within {
             return Err(Error::OverBudget { estimate: total, max });
         }
-        Ok(Budget { left: Some((max - total).max(0.0)) })
+        let over = (!is_within).then_some((total, max));
+        Ok(Budget { left: Some((max - total).max(0.0)), over })
     }
 
     /// Returns what a request may cost in dollars, by the dearer of the lanes that it may take.

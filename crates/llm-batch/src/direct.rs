@@ -177,6 +177,9 @@ impl<'s> Session<'s> {
         self.miss_asks()?;
         while self.direct.next_to_go().is_some_and(|next| next <= Instant::now()) {
             let Some(mut ask) = self.direct.queue.pop_front() else { break };
+            if self.is_over_budget() {
+                continue;
+            }
             let (at, nonce) = self.begin_ask(&mut ask)?;
             self.touched.insert(at);
             self.count_submission(ask.member, Lane::Sync);

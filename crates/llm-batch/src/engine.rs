@@ -16,7 +16,7 @@ use crate::provider::{Call, Provider};
 use crate::session::Session;
 use crate::state::State;
 use crate::stop::Stop;
-use crate::table::Table;
+use crate::table::{Item, Table};
 
 /// How a batcher works; each is set by the method of its name at [`Builder`](crate::Builder).
 #[derive(Debug)]
@@ -143,7 +143,7 @@ impl Engine {
         if !self.settings.fresh {
             self.refuse_conflicts(table)?;
         }
-        let budget = self.budget(table)?;
+        let budget = self.budget(table, mode)?;
         let call = Call::within(self.settings.timeout, &self.settings.stop, &self.http_calls);
         let mut tell = |index: usize, outcome| {
             if mode == Mode::Tickets {
@@ -155,6 +155,15 @@ impl Engine {
         let mut session = Session::new(self, &call, table, budget, &mut tell);
         let worked = session.work(mode);
         session.finish(worked)
+    }
+
+    /// Returns the outcome of a request that whoever asks has already.
+    pub(crate) fn delivered(&self, state: &State, item: &Item, mode: Mode) -> Option<Delivered> {
+        match (mode, &self.settings.held) {
+            (Mode::Tickets, _) => None,
+            (Mode::Run, Some(held)) => held.get(&*item.id).copied(),
+            (Mode::Run, None) => state.told(item).map(|told| told.delivered),
+        }
     }
 
     /// Refuses ids that were used in a create with another content.

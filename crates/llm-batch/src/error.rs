@@ -158,6 +158,11 @@ pub enum PendingReason {
         /// Which file, and why not.
         problem: String,
     },
+    /// What came back without an answer may cost more than is allowed if it is sent again.
+    OverBudget {
+        /// What it may cost, and what is allowed.
+        problem: String,
+    },
     /// A create did not get through, time after time.
     Unreachable {
         /// What happened to the last one.
@@ -185,7 +190,9 @@ impl fmt::Display for PendingReason {
         match self {
             PendingReason::TimedOut => f.write_str("the time-out has passed"),
             PendingReason::Stopped => f.write_str("interrupted"),
-            PendingReason::State { problem } => f.write_str(problem),
+            PendingReason::State { problem } | PendingReason::OverBudget { problem } => {
+                f.write_str(problem)
+            }
             PendingReason::Unreachable { reason } => {
                 write!(f, "the provider cannot be reached: {reason}")
             }

@@ -80,6 +80,9 @@ impl Session<'_> {
         if send.members.is_empty() {
             return Ok(());
         }
+        if self.is_over_budget() {
+            return Ok(());
+        }
         if let Some(cooldown) = self.cooldown.filter(|until| *until > Instant::now()) {
             self.jobs.push(self.in_time(&send.members, cooldown), Job::Send(send));
             return Ok(());

@@ -267,11 +267,7 @@ impl<'s> Session<'s> {
             let item = &self.table.items()[index];
             let state = self.engine.state();
             let known = state.known(item);
-            let delivered = match (mode, &self.engine.settings.held) {
-                (Mode::Tickets, _) => None,
-                (Mode::Run, Some(held)) => held.get(&*item.id).copied(),
-                (Mode::Run, None) => state.told(item).map(|told| told.delivered),
-            };
+            let delivered = self.engine.delivered(&state, item, mode);
             drop(state);
             self.touched.extend(known.map(|known| known.at));
             let wire = u32::try_from(index).map_err(|_| too_many())?;

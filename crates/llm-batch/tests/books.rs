@@ -4,12 +4,13 @@
 
 mod common;
 
+use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
 
 use common::{KEY, Outcome, Place, ask as plain, builder, changed, run};
 use llm_batch::{
-    Body, Builder, Error, LaneChoice, Message, OnAmbiguous, Prices, Request, RequestError, Role,
-    Run,
+    Body, Builder, Error, LaneChoice, Message, OnAmbiguous, PendingReason, Prices, Request,
+    RequestError, Role, Run,
 };
 use llm_simulator::{Call, Endpoint, Reply, Simulator};
 use serde_json::{Value, json};
@@ -43,6 +44,16 @@ fn losing(endpoint: Endpoint) -> Simulator {
     let lose =
         move |call: &Call<'_>, usual| if call.endpoint == endpoint { Reply::Drop } else { usual };
     Simulator::builder().after(lose).start().unwrap()
+}
+
+/// A provider that does not take the first create or ask, and asks to wait for a minute.
+fn busy_once() -> Simulator {
+    let busy = |call: &Call<'_>| {
+        let is_first = matches!(call.endpoint, Endpoint::Create | Endpoint::Ask) && call.nth == 0;
+        let busy = || Reply::error(429, "rate_limit_error", "slow");
+        is_first.then(|| busy().with_header("retry-after", "60"))
+    };
+    Simulator::builder().before(busy).start().unwrap()
 }
 
 /// Where a process ended in between, the delivery of the older request of an id was taken for that
@@ -117,6 +128,49 @@ fn what_was_given_up_and_may_be_paid_for_counts_as_what_it_may_have_cost() {
     assert!(outcomes[0].1.as_ref().unwrap_err().may_be_paid());
     let ended = go(limited(), ["a", "b"].map(ask)).1;
     assert!(matches!(ended, Err(Error::OverBudget { .. })), "{ended:?}");
+}
+
+/// A request that was told something and had not been sent counted as one that is not sent.
+#[test]
+fn a_limit_holds_for_what_was_told_and_is_asked_for_again() {
+    let simulator = busy_once();
+    let place = Place::new();
+    let hasty = open(&simulator, &place).timeout(Duration::from_millis(300));
+    assert!(matches!(go(hasty, [ask("a")]).1, Err(Error::Pending { .. })));
+    let (outcomes, _) = go(open(&simulator, &place), [ask("a").with_budget(1.0)]);
+    assert_eq!(outcomes[0].1.as_ref().unwrap_err().kind(), "over_budget");
+    // The caller has lost what he was told.
+    let again = || open(&simulator, &place).held(HashMap::new());
+    let ended = go(again().max_cost(1.0), [ask("a")]).1;
+    assert!(matches!(ended, Err(Error::OverBudget { .. })), "{ended:?}");
+    assert_eq!(simulator.paid().len(), 0);
+    assert_eq!(go(again().max_cost(6.0), [ask("a")]).1.unwrap().accounting.succeeded, 1);
+}
+
+/// A limit that was lowered while a batch was at the provider did not hold for what came back unrun.
+#[test]
+fn a_lower_limit_holds_for_what_comes_back_and_would_be_sent_again() {
+    let expired = |call: &Call<'_>, usual: Reply| match (call.endpoint, call.nth) {
+        (Endpoint::Results, 0) => {
+            let text = String::from_utf8_lossy(usual.body()).into_owned();
+            let mut line: Value = serde_json::from_str(text.trim()).unwrap();
+            line["result"] = json!({"type": "expired"});
+            Reply::jsonl(&[line.to_string()])
+        }
+        _ => usual,
+    };
+    let simulator = Simulator::builder().running(usize::MAX).after(expired).start().unwrap();
+    let place = Place::new();
+    let with = |dollars| open(&simulator, &place).max_cost(dollars);
+    let ended = go(with(9.0).timeout(Duration::from_millis(300)), [ask("a")]).1;
+    assert!(matches!(ended, Err(Error::Pending { .. })), "{ended:?}");
+    simulator.end_batches();
+    let ended = go(with(1.0), [ask("a")]).1;
+    let Err(Error::Pending { reason: PendingReason::OverBudget { problem }, .. }) = ended else {
+        panic!("{ended:?}");
+    };
+    assert!(problem.contains("1.00 USD"), "{problem}");
+    assert_eq!(simulator.count(Endpoint::Create), 1);
 }
 
 #[test]

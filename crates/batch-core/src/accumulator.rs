@@ -26,6 +26,7 @@ mod lanes;
 mod open;
 mod packed;
 mod parcel;
+mod pass;
 mod policy;
 mod pool;
 mod reruns;
@@ -46,9 +47,11 @@ use few::Few;
 pub(crate) use lane::LaneId;
 use lanes::Lanes;
 pub(crate) use open::Open;
-pub(crate) use packed::Packed;
+pub(crate) use packed::{Packed, Span};
+pub(crate) use pass::Pass;
 use policy::later;
 pub(crate) use policy::{Dispatch, Moment, NEVER, Order, Policy, Refused, RetryPolicy, Time};
+pub(crate) use pool::Buffers;
 use pool::Pool;
 use retry::Retries;
 use run::Known;
@@ -313,11 +316,8 @@ impl<K: Ord + Clone, I, S: Slot> Accumulator<K, I, S> {
         self.at(now);
         let flight = self.flights.get_mut(&batch).expect("a batch is listed until it is finished");
         debug_assert_eq!(flight.open, flight.items, "items of batch {batch} are final");
-        let items = std::mem::take(&mut flight.open);
-        flight.untold = items;
-        flight.ends.completed = items;
-        self.books.complete(items, flight.weight);
-        self.retries.earn();
+        flight.complete(&mut self.books, &mut self.retries);
+        let items = flight.items;
         self.remember(batch);
         self.note(|| Event::Settled { batch, items });
     }
@@ -447,8 +447,8 @@ impl<K: Ord + Clone, I, S: Slot> Accumulator<K, I, S> {
     }
 
     /// Keeps the empty buffers of a batch that is over.
-    pub(crate) fn recycle(&mut self, items: Vec<I>, known: Packed<S>) {
-        self.pool.keep(items, known);
+    pub(crate) fn recycle(&mut self, buffers: Buffers<I, S>) {
+        self.pool.keep(buffers);
     }
 
     /// Counts a submit that was refused.

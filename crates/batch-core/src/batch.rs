@@ -1,12 +1,12 @@
 //! The batch that a processor owns, and the slots that it resolves.
 
 use std::fmt;
-use std::mem;
 
 use crate::accumulator::Packed;
 use crate::current;
 use crate::error::BatchError;
 use crate::id::{BatchId, ItemId};
+use crate::items::Items;
 use crate::panics;
 use crate::rounds::{Ledger, Shared};
 use crate::seat::{Seat, Verdict};
@@ -20,14 +20,14 @@ use crate::sync::{Arc, Weak};
 /// tried again go back to the queue when it is dropped. It holds its batcher weakly, so a processor
 /// may keep batches in itself.
 pub struct Batch<I, O, E> {
-    items: Vec<I>,
+    items: Items<I>,
     shared: Arc<Shared<I, O, E>>,
 }
 
 impl<I, O, E> Batch<I, O, E> {
     pub(crate) fn new(
         id: BatchId,
-        items: Vec<I>,
+        items: Items<I>,
         known: Packed<Seat<O, E>>,
         ledger: Weak<dyn Ledger<I, O, E>>,
         engine: usize,
@@ -114,7 +114,7 @@ impl<I, O, E> Batch<I, O, E> {
     /// [`Cancelled`](BatchError::Cancelled).
     pub fn withdraw(mut self) -> Vec<(ItemId, I)> {
         self.shared.judge_open(|| Verdict::Final(Err(BatchError::Cancelled)));
-        let items = mem::take(&mut self.items);
+        let items = self.items.take();
         self.shared.end(items, None)
     }
 
@@ -126,11 +126,11 @@ impl<I, O, E> Batch<I, O, E> {
 
 impl<I, O, E> Drop for Batch<I, O, E> {
     fn drop(&mut self) {
-        let items = mem::take(&mut self.items);
+        let items = self.items.take();
         let shared = &self.shared;
         // The thread that runs the processor knows the message of the panic and ends the batch.
         if std::thread::panicking() && current::is_running_batch(shared.engine(), self.id()) {
-            shared.abandon(items);
+            shared.abandon(items.into_vec());
             return;
         }
         // Nothing was withdrawn if the batch is dropped; what comes back is empty.

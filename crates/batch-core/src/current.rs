@@ -6,7 +6,25 @@ use crate::id::BatchId;
 use crate::sync::thread_local;
 
 thread_local! {
-    static RUNNING: RefCell<Vec<(usize, Option<BatchId>)>> = const { RefCell::new(Vec::new()) };
+    static RUNNING: RefCell<Vec<Call>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A call of user code that is not over.
+struct Call {
+    engine: usize,
+    batch: Option<BatchId>,
+    pass: Pass,
+}
+
+/// How far a batch is that goes through alone.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pass {
+    /// It is none.
+    No,
+    /// Its item is not final.
+    Open,
+    /// Its item was completed.
+    Complete,
 }
 
 /// Notes that the thread runs a batch, or other code of the user that the engine called and may
@@ -15,8 +33,25 @@ pub(crate) struct Running(());
 
 impl Running {
     pub(crate) fn enter(engine: usize, batch: Option<BatchId>) -> Self {
-        RUNNING.with(|running| running.borrow_mut().push((engine, batch)));
+        Self::call(Call { engine, batch, pass: Pass::No })
+    }
+
+    /// Notes that the thread runs a batch that goes through alone: its ticket is still here.
+    pub(crate) fn enter_pass(engine: usize, batch: BatchId) -> Self {
+        Self::call(Call { engine, batch: Some(batch), pass: Pass::Open })
+    }
+
+    fn call(call: Call) -> Self {
+        RUNNING.with(|running| running.borrow_mut().push(call));
         Self(())
+    }
+
+    /// Says whether the item of the batch was completed by this thread, inside a call that
+    /// [passes](Self::enter_pass).
+    #[expect(clippy::unused_self, reason = "nobody else may ask, and not afterwards")]
+    pub(crate) fn is_complete(&self) -> bool {
+        let last = RUNNING.with(|running| running.borrow().last().map(|call| call.pass));
+        last == Some(Pass::Complete)
     }
 }
 
@@ -28,10 +63,24 @@ impl Drop for Running {
 
 /// Says whether the thread is inside the processor of `engine`, or the heir of its dropped items.
 pub(crate) fn is_running(engine: usize) -> bool {
-    RUNNING.with(|running| running.borrow().iter().any(|(id, _)| *id == engine))
+    RUNNING.with(|running| running.borrow().iter().any(|call| call.engine == engine))
 }
 
 /// Says whether the thread is inside the call that was given `batch`.
 pub(crate) fn is_running_batch(engine: usize, batch: BatchId) -> bool {
-    RUNNING.with(|running| running.borrow().contains(&(engine, Some(batch))))
+    let is_it = |call: &Call| call.engine == engine && call.batch == Some(batch);
+    RUNNING.with(|running| running.borrow().iter().any(is_it))
+}
+
+/// Notes that all of a batch is completed, if the thread is inside the call that was given it and it
+/// goes through alone; says whether it is so.
+pub(crate) fn complete_pass(engine: usize, batch: BatchId) -> bool {
+    let is_it = |call: &&mut Call| {
+        call.pass == Pass::Open && call.engine == engine && call.batch == Some(batch)
+    };
+    RUNNING.with(|running| {
+        let mut calls = running.borrow_mut();
+        let call = calls.iter_mut().find(is_it);
+        call.map(|call| call.pass = Pass::Complete).is_some()
+    })
 }

@@ -10,6 +10,7 @@ use crate::clock::{EngineClock, Lately};
 use crate::error::Outcome;
 use crate::id::{BatchId, ItemId};
 use crate::link::{Hub, Link};
+use crate::panics;
 use crate::processor::BatchProcessor;
 use crate::rounds::{EntryOf, Shared};
 use crate::seat::Seat;
@@ -25,6 +26,7 @@ mod ending;
 mod hooks;
 mod keeper;
 mod lead;
+mod pass;
 mod reports;
 mod resume;
 mod room;
@@ -36,6 +38,7 @@ pub(crate) use appender::{Reply, ReplyClaim};
 pub(crate) use ending::Ending;
 pub(crate) use hooks::Hooks;
 pub(crate) use keeper::Watch;
+use pass::{Passing, Seen};
 use room::Room;
 use transaction::Transaction;
 pub(crate) use work::Turn;
@@ -83,6 +86,10 @@ type RowOf<P> = TicketRow<<P as BatchProcessor>::Output, <P as BatchProcessor>::
 pub(crate) struct State<P: BatchProcessor> {
     /// The batch that the next item likely joins; given back before anything else is done.
     open: Option<Open<P::Item, SeatOf<P>>>,
+    /// The batch of an item that goes through alone; taken in before anything else is done.
+    passing: Option<Passing<P>>,
+    /// That batch, once it was taken in, for the thread that runs it.
+    seen: Option<Seen<P>>,
     next_seq: u64,
     slots: Arena<OutcomeOf<P>, Link>,
     queue: Accumulator<P::Key, P::Item, SeatOf<P>>,
@@ -172,6 +179,8 @@ impl<P: BatchProcessor> Engine<P> {
             let link = Link::new(id, hub);
             let state = State {
                 open: None,
+                passing: None,
+                seen: None,
                 queue: Accumulator::new(settings.policy.clone()),
                 slots: Arena::new(link.clone()),
                 flush_slots: Arena::new(link.clone()),
@@ -219,6 +228,14 @@ impl<P: BatchProcessor> Engine<P> {
 
     pub(crate) fn now(&self) -> Time {
         self.clock.now()
+    }
+
+    /// Returns the time for what the engine does by itself. The clock is user code: if it panics, time
+    /// stands still, which 0 is to the queue.
+    pub(crate) fn steady_now(&self) -> Time {
+        let mut now = 0;
+        panics::swallow(|| now = self.now());
+        now
     }
 
     /// Returns the moment of an item that is accepted.

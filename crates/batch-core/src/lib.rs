@@ -206,6 +206,7 @@ mod engine;
 mod error;
 mod flush;
 mod id;
+mod items;
 mod journal;
 mod link;
 #[cfg(any(feature = "metrics", feature = "tracing"))]

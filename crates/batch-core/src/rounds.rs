@@ -1,10 +1,13 @@
 //! How the results of a batch become final, round by round.
 
 use std::mem;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::accumulator::{Again, Entry, Packed, Time};
+use crate::accumulator::{Again, Buffers, Entry, Packed, Span, Time};
+use crate::current;
 use crate::error::{BatchError, Outcome};
 use crate::id::{BatchId, ItemId};
+use crate::items::Items;
 use crate::panics;
 use crate::processor::Disposition;
 use crate::seat::{Seat, Verdict};
@@ -27,8 +30,11 @@ pub(crate) trait Ledger<I, O, E>: Send + Sync {
     fn halt(&self, item: ItemId, error: &Arc<E>);
     /// Says whether a journal has to be told of what is final.
     fn has_journal(&self) -> bool;
-    /// Counts all items of a batch as completed, before anybody learns of it.
-    fn complete(&self, batch: BatchId, known: &Packed<Seat<O, E>>);
+    /// Says whether somebody wants to hear of each item.
+    fn is_observed(&self) -> bool;
+    /// Counts all items of a batch as completed, before anybody learns of it. They are told if
+    /// somebody wants to hear of each.
+    fn complete(&self, batch: BatchId, known: Option<&Packed<Seat<O, E>>>);
     /// Counts resolved items as final, before anybody learns of them.
     fn settle(&self, batch: BatchId, round: &[EntryOf<O, E>]);
     /// Notes that so many settled items of a batch that goes on have their results.
@@ -45,7 +51,7 @@ pub(crate) trait Ledger<I, O, E>: Send + Sync {
     /// Hands out an item whose time was over while the processor held it.
     fn drop_timed_out(&self, id: ItemId, item: I);
     /// Takes empty buffers back.
-    fn recycle(&self, items: Vec<I>, known: Packed<Seat<O, E>>);
+    fn recycle(&self, buffers: BuffersOf<I, O, E>);
 }
 
 /// The part of a batch that outlives a panicking processor, to be resolved with its message.
@@ -53,7 +59,13 @@ pub(crate) struct Shared<I, O, E> {
     id: BatchId,
     engine: usize,
     ledger: Weak<dyn Ledger<I, O, E>>,
-    tags: Vec<Tags>,
+    tags: Rows,
+    /// All items were completed in one step.
+    is_complete: AtomicBool,
+    /// Its panicking processor dropped it.
+    is_abandoned: AtomicBool,
+    /// It went through alone until somebody looked.
+    is_listed: AtomicBool,
     slots: Mutex<Slots<I, O, E>>,
 }
 
@@ -62,6 +74,15 @@ pub(crate) struct Shared<I, O, E> {
 pub(crate) struct Tag {
     pub(crate) id: ItemId,
     pub(crate) attempt: u32,
+}
+
+/// Empty buffers of a batch that is over.
+pub(crate) type BuffersOf<I, O, E> = Buffers<I, Seat<O, E>>;
+
+/// The tags of all items, in the order of the rows; mostly there is one.
+struct Rows {
+    first: Option<Tags>,
+    more: Vec<Tags>,
 }
 
 /// The tags of items in a row.
@@ -100,12 +121,17 @@ impl<I, O, E> Shared<I, O, E> {
         engine: usize,
     ) -> Self {
         let mut open = 0;
-        let tags = known.spans().map(|span| {
+        let mut tags_of = |span: Span| {
             let place = open;
             open += span.len;
             Tags { place, first: Tag { id: span.first, attempt: span.attempt } }
-        });
-        let tags = tags.collect();
+        };
+        let tags = if let Some(span) = known.span() {
+            Rows { first: Some(tags_of(span)), more: Vec::new() }
+        } else {
+            let mut tags = known.spans().map(tags_of);
+            Rows { first: tags.next(), more: tags.collect() }
+        };
         let slots = Slots {
             open,
             known,
@@ -117,7 +143,17 @@ impl<I, O, E> Shared<I, O, E> {
             put_back: None,
             abandoned: None,
         };
-        Self { id, engine, ledger, tags, slots: Mutex::new(slots) }
+        let [is_complete, is_abandoned, is_listed] = [const { AtomicBool::new(false) }; 3];
+        Self {
+            id,
+            engine,
+            ledger,
+            tags,
+            is_complete,
+            is_abandoned,
+            is_listed,
+            slots: Mutex::new(slots),
+        }
     }
 
     pub(crate) fn id(&self) -> BatchId {
@@ -135,10 +171,12 @@ impl<I, O, E> Shared<I, O, E> {
 
     /// Returns what is known of the item at a place.
     ///
-    /// Costs a search among the rows of the batch, of which there is mostly one.
+    /// Costs a search among the rows of the batch.
     pub(crate) fn tag(&self, index: usize) -> Tag {
-        let tags = self.tags.partition_point(|tags| tags.place <= index);
-        let Tags { place, first } = &self.tags[tags - 1];
+        let Rows { first, more } = &self.tags;
+        let later = more.partition_point(|tags| tags.place <= index);
+        let tags = later.checked_sub(1).map_or(first.as_ref(), |last| more.get(last));
+        let Tags { place, first } = tags.expect("a batch has items");
         Tag { id: first.id.plus((index - place) as u64), ..*first }
     }
 
@@ -202,35 +240,56 @@ impl<I, O, E> Shared<I, O, E> {
     /// Completes every seat in one step, as most batches end; gives the results back if that
     /// cannot be done: a seat is not open, or a journal has to be told first.
     pub(crate) fn complete(&self, outputs: Vec<Result<O, E>>) -> Result<(), Vec<Result<O, E>>> {
-        let Some(ledger) = self.ledger.upgrade() else { return Err(outputs) };
-        if ledger.has_journal() {
-            return Err(outputs);
-        }
+        let mut ledger = None;
         // While the seats are away nobody else can resolve anything.
-        let mut known = {
+        let (row, mut known) = {
             let mut slots = lock(&self.slots);
             if slots.open == 0 || slots.open < slots.known.len() {
                 return Err(outputs);
             }
+            // What goes through alone is counted by the thread that runs it, when the call is over,
+            // or by who looks first: nobody else has its ticket, or listens.
+            let is_listed = self.is_listed.load(Ordering::Acquire);
+            if is_listed || !current::complete_pass(self.engine, self.id) {
+                ledger = self.ledger.upgrade();
+                if ledger.as_ref().is_none_or(|ledger| ledger.has_journal()) {
+                    drop(slots);
+                    return Err(outputs);
+                }
+            }
             slots.open = 0;
             slots.finished = true;
-            mem::take(&mut slots.known)
+            // Mostly they stand in one row, and the buffers can stay where they are.
+            let is_observed = ledger.as_ref().is_some_and(|ledger| ledger.is_observed());
+            let row = if is_observed { None } else { slots.known.take_row() };
+            let others = row.is_none().then(|| mem::take(&mut slots.known));
+            (row, others)
         };
-        ledger.complete(self.id, &known);
+        self.is_complete.store(true, Ordering::Release);
+        if let Some(ledger) = &ledger {
+            ledger.complete(self.id, known.as_ref());
+        }
         let mut round = Round::new();
         let mut outputs = outputs.into_iter().map(|output| output.ok().map(Ok));
         let mut next = || outputs.next().flatten();
-        let (entries, rows) = known.take_all();
-        for entry in entries {
-            if let (Some(filler), Some(output)) = (entry.slot.into_filler(), next()) {
-                round.fill(filler, output);
-            }
+        if let Some(row) = row {
+            row.fill(&mut round, &mut next);
         }
-        rows.for_each(|row| row.fill(&mut round, &mut next));
-        lock(&self.slots).known = known;
-        let goes_on = ledger.finish(self.id, Vec::new());
+        if let Some(known) = &mut known {
+            let (entries, rows) = known.take_all();
+            for entry in entries {
+                if let (Some(filler), Some(output)) = (entry.slot.into_filler(), next()) {
+                    round.fill(filler, output);
+                }
+            }
+            rows.for_each(|row| row.fill(&mut round, &mut next));
+        }
+        if let Some(known) = known {
+            lock(&self.slots).known = known;
+        }
+        let goes_on = ledger.as_ref().is_some_and(|ledger| ledger.finish(self.id, Vec::new()));
         round.finish();
-        if goes_on {
+        if let Some(ledger) = ledger.filter(|_| goes_on) {
             ledger.go_on();
         }
         Ok(())
@@ -331,23 +390,51 @@ impl<I, O, E> Shared<I, O, E> {
         }
     }
 
+    /// Notes that a batch that went through alone is one as any other from now on; says whether it
+    /// was completed before.
+    ///
+    /// It may be completed right now, without notice of this or to this: who runs it sees to that.
+    pub(crate) fn list(&self) -> bool {
+        self.is_listed.store(true, Ordering::Release);
+        self.is_complete.load(Ordering::Acquire)
+    }
+
     /// Keeps the items of a batch that its panicking processor dropped.
     pub(crate) fn abandon(&self, items: Vec<I>) {
         lock(&self.slots).abandoned = Some(items);
+        self.is_abandoned.store(true, Ordering::Release);
     }
 
     /// Ends a batch that its panicking processor dropped; without a message if the panic was
     /// caught before it came here.
     pub(crate) fn end_abandoned(&self, panic: Option<&str>) {
+        if !self.is_abandoned.load(Ordering::Acquire) {
+            return;
+        }
         let items = lock(&self.slots).abandoned.take();
         if let Some(items) = items {
-            drop(self.end(items, panic));
+            drop(self.end(Items::Many(items), panic));
         }
     }
 
     /// Ends the batch whose items come back: what is open is unresolved, what is to be tried again
     /// goes to the queue; returns what was withdrawn.
-    pub(crate) fn end(&self, mut items: Vec<I>, panic: Option<&str>) -> Vec<(ItemId, I)> {
+    pub(crate) fn end(&self, items: Items<I>, panic: Option<&str>) -> Vec<(ItemId, I)> {
+        if self.is_complete.load(Ordering::Acquire) {
+            // Dropping items is user code.
+            match items {
+                Items::One(item) => panics::swallow(|| drop(item)),
+                Items::Many(mut items) => {
+                    panics::drop_each(items.drain(..));
+                    let mut known = mem::take(&mut lock(&self.slots).known);
+                    if let Some(ledger) = self.ledger.upgrade() {
+                        ledger.recycle(Buffers::of(items, &mut known));
+                    }
+                }
+            }
+            return Vec::new();
+        }
+        let mut items = items.into_vec();
         self.judge_open(|| {
             Verdict::Final(Err(BatchError::Unresolved { panic: panic.map(str::to_owned) }))
         });
@@ -389,7 +476,7 @@ impl<I, O, E> Shared<I, O, E> {
             }
         }
         if let Some(ledger) = ledger {
-            ledger.recycle(items, known);
+            ledger.recycle(Buffers::of(items, &mut known));
         }
         withdrawn
     }

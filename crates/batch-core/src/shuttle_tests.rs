@@ -249,6 +249,30 @@ fn shuttle_room() {
 }
 
 /// The caller runs the batches, its own and those of others.
+/// Items that are alone, while others look, flush, or come in between.
+#[test]
+fn shuttle_inline_alone_and_seen() {
+    explore(|| {
+        let (builder, life) = adds();
+        let batcher = builder.inline().build().unwrap();
+        let looks = {
+            let batcher = batcher.clone();
+            thread::spawn(move || {
+                assert!(batcher.history().len() <= 3);
+                batcher.flush().wait().unwrap();
+                submits_and_waits(&batcher, [7, 8]);
+            })
+        };
+        submits_and_waits(&batcher, [1, 2]);
+        looks.join().unwrap();
+        batcher.flush().wait().unwrap();
+        let stats = batcher.stats();
+        assert_eq!((stats.completed, stats.queued, stats.in_flight), (4, 0, 0));
+        drop(batcher);
+        assert_eq!(life.wait_for_end(), 4);
+    });
+}
+
 #[test]
 fn shuttle_inline() {
     explore(|| {

@@ -321,7 +321,9 @@ impl<T, H> Round<T, H> {
 impl<T, H> Drop for Round<T, H> {
     fn drop(&mut self) {
         self.leave_block();
-        waiters::wake(mem::take(&mut self.woken));
+        if !self.woken.is_empty() {
+            waiters::wake(mem::take(&mut self.woken));
+        }
     }
 }
 

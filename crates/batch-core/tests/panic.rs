@@ -164,6 +164,29 @@ fn a_clock_that_panics_in_a_submit_leaves_the_books_right() {
     assert_eq!(batcher.stats().in_flight, 0);
 }
 
+/// A worker, or the thread that leads, goes on; what it runs is told and counted.
+#[test]
+fn a_clock_that_panics_in_the_engine_stands_still() {
+    for inline in [false, true] {
+        let clock = Arc::new(FaultyClock::default());
+        let fault = Arc::clone(&clock);
+        let run = move |items: &[u32]| {
+            fault.0.store(items[0] == 1, Relaxed);
+            items.iter().map(|n| Ok::<_, Infallible>(n * 2)).collect()
+        };
+        let builder = Batcher::builder(batch_fn(run)).clock(Shared(Arc::clone(&clock)));
+        let builder = if inline { builder.inline() } else { builder };
+        let batcher = builder.build().unwrap();
+        for items in [[1, 2], [3, 4], [1, 3]] {
+            let outcomes = batcher.submit_all(items).unwrap().wait();
+            assert!(outcomes.into_iter().all(|outcome| outcome.is_ok()));
+            clock.0.store(false, Relaxed);
+        }
+        batcher.flush().wait().unwrap();
+        assert_eq!((batcher.stats().completed, batcher.stats().in_flight), (6, 0));
+    }
+}
+
 /// A clock that the test keeps too.
 struct Shared(Arc<FaultyClock>);
 

@@ -116,11 +116,14 @@ impl<K> Books<K> {
     }
 
     /// Remembers a batch, in place of the oldest if there are enough.
-    pub(super) fn remember(&mut self, past: PastBatch<K>) {
+    pub(super) fn remember(&mut self, past: impl FnOnce() -> PastBatch<K>) {
+        if self.keep == 0 {
+            return;
+        }
         if self.history.len() >= self.keep {
             self.history.pop_front();
         }
-        self.history.push_back(past);
+        self.history.push_back(past());
     }
 }
 

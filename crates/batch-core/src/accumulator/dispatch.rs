@@ -1,15 +1,17 @@
 //! How lanes are listed, and how batches leave them.
 
-use super::books::{Ends, between, count};
+use super::books::{Books, Ends, between, count};
 use super::entry::Mark;
+use super::eras::EraId;
 use super::lane::{Gate, Head, LaneId, Taken};
 use super::parcel::Parcel;
 use super::policy::{NEVER, Time, later};
+use super::retry::Retries;
 use super::run::{Known, Slot};
 use super::timers::Alarm;
 use super::{Accumulator, Entry, Event, Flight, Parted, Ready};
 use crate::id::BatchId;
-use crate::stats::PastBatch;
+use crate::stats::{DispatchReason, PastBatch};
 
 impl<K: Ord + Clone, I, S: Slot> Accumulator<K, I, S> {
     /// Takes in what time it is.
@@ -63,20 +65,7 @@ impl<K: Ord + Clone, I, S: Slot> Accumulator<K, I, S> {
         let (key, weight) = (lane.key.clone(), parcel.weight);
         let Known { deadline, mark: Mark { era, .. }, .. } = parcel.first();
         let Parcel { items, known, .. } = parcel;
-        let mut flight = Flight {
-            lane: id,
-            items: items.len(),
-            open: items.len(),
-            untold: 0,
-            ends: Ends::default(),
-            again: 0,
-            era,
-            alarm: NEVER,
-            reason,
-            since,
-            sent: now,
-            weight,
-        };
+        let mut flight = Flight::new(id, items.len(), era, reason, since, now, weight);
         // The lane's alarm goes before that of the batch comes.
         self.place(id);
         self.timers.set(Alarm::Batch(batch), &mut flight.alarm, deadline);
@@ -88,23 +77,10 @@ impl<K: Ord + Clone, I, S: Slot> Accumulator<K, I, S> {
 
     /// Enters a batch in the history that has no open items left.
     pub(super) fn remember(&mut self, batch: BatchId) {
-        let flight = self.flight(batch);
-        let Some(lane) = self.lanes.get(flight.lane).filter(|_| self.policy.history > 0) else {
-            return;
-        };
-        self.books.remember(PastBatch {
-            id: batch,
-            key: lane.key.clone(),
-            items: flight.items,
-            completed: flight.ends.completed,
-            failed: flight.ends.failed,
-            expired: flight.ends.timed_out,
-            cancelled: flight.ends.cancelled,
-            again: flight.again,
-            reason: flight.reason,
-            queued: between(flight.since, flight.sent),
-            in_flight: between(flight.sent, self.now),
-        });
+        let flight = self.flights.get(&batch).expect("a batch is listed until it is finished");
+        if let Some(lane) = self.lanes.get(flight.lane) {
+            self.books.remember(|| flight.past(batch, lane.key.clone(), self.now));
+        }
     }
 
     /// Takes the items of a lane out whose deadline has come.
@@ -170,6 +146,48 @@ impl<K: Ord + Clone, I, S: Slot> Accumulator<K, I, S> {
         self.timers.set(Alarm::Lane(id), &mut lane.alarm, until);
         if lane.is_empty() && lane.in_flight == 0 {
             self.lanes.remove(id);
+        }
+    }
+}
+
+impl Flight {
+    pub(super) fn new(
+        lane: LaneId,
+        items: usize,
+        era: EraId,
+        reason: DispatchReason,
+        since: Time,
+        sent: Time,
+        weight: u64,
+    ) -> Self {
+        let ends = Ends::default();
+        let (untold, again, alarm) = (0, 0, NEVER);
+        let open = items;
+        Self { lane, items, open, untold, ends, again, era, alarm, reason, since, sent, weight }
+    }
+
+    /// Counts all items as completed; none is final yet.
+    pub(super) fn complete<K>(&mut self, books: &mut Books<K>, retries: &mut Retries) {
+        self.untold = std::mem::take(&mut self.open);
+        self.ends.completed = self.untold;
+        books.complete(self.untold, self.weight);
+        retries.earn();
+    }
+
+    /// Returns what is remembered of a batch without open items.
+    pub(super) fn past<K>(&self, id: BatchId, key: K, now: Time) -> PastBatch<K> {
+        PastBatch {
+            id,
+            key,
+            items: self.items,
+            completed: self.ends.completed,
+            failed: self.ends.failed,
+            expired: self.ends.timed_out,
+            cancelled: self.ends.cancelled,
+            again: self.again,
+            reason: self.reason,
+            queued: between(self.since, self.sent),
+            in_flight: between(self.sent, now),
         }
     }
 }

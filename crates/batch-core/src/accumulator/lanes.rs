@@ -80,6 +80,21 @@ impl<K: Ord + Clone, I, S: Slot> Lanes<K, I, S> {
         (id, Box::new(Lane::new(key, fresh)))
     }
 
+    /// Says whether no key has work.
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+
+    /// Returns the id of the lane that is made next.
+    pub(super) fn upcoming(&self) -> LaneId {
+        self.next
+    }
+
+    /// Has no lane made with that id.
+    pub(super) fn skip(&mut self) {
+        self.next += 1;
+    }
+
     pub(super) fn get(&self, id: LaneId) -> Option<&Lane<K, I, S>> {
         match &self.last {
             Some((last, lane)) if *last == id => Some(lane),

@@ -1,5 +1,7 @@
 //! What is known of the items of a batch, as tightly as it goes.
 
+use std::mem;
+
 use super::entry::Entry;
 use super::policy::Time;
 use super::run::{Known, Run, Slot};
@@ -45,12 +47,23 @@ impl<S: Slot> Packed<S> {
         Self { last: None, runs, entries }
     }
 
+    /// Holds one item that was never sent.
+    pub(super) fn of(known: Known, slot: S) -> Self {
+        Self { last: Some(Run::of(known, slot)), runs: Vec::new(), entries: Vec::new() }
+    }
+
     /// Takes the buffers out, emptied.
-    pub(super) fn buffers(self) -> (Vec<Run<S>>, Vec<Entry<S>>) {
-        let Self { last: _, mut runs, mut entries } = self;
-        runs.clear();
-        entries.clear();
-        (runs, entries)
+    pub(super) fn take_buffers(&mut self) -> (Vec<Run<S>>, Vec<Entry<S>>) {
+        self.last = None;
+        self.runs.clear();
+        self.entries.clear();
+        (mem::take(&mut self.runs), mem::take(&mut self.entries))
+    }
+
+    /// Takes the items out, if they stand in one row.
+    pub(crate) fn take_row(&mut self) -> Option<S::Row> {
+        let is_one = self.runs.is_empty() && self.entries.is_empty();
+        self.last.take_if(|_| is_one).map(Run::into_row)
     }
 
     /// Adds an item that was never sent.
@@ -135,6 +148,12 @@ impl<S: Slot> Packed<S> {
         self.entries.len() + self.all_runs().map(Run::len).sum::<usize>()
     }
 
+    /// Returns the items as one group, if they all follow each other.
+    pub(crate) fn span(&self) -> Option<Span> {
+        let run = self.last.as_ref().filter(|_| self.runs.is_empty() && self.entries.is_empty());
+        run.map(Run::span)
+    }
+
     /// Returns the items in groups of those that follow each other.
     pub(crate) fn spans(&self) -> impl Iterator<Item = Span> {
         let entries = self.entries.iter().map(|entry| Span {
@@ -142,9 +161,7 @@ impl<S: Slot> Packed<S> {
             attempt: entry.attempt,
             len: 1,
         });
-        let runs =
-            self.all_runs().map(|run| Span { first: run.first().id, attempt: 1, len: run.len() });
-        entries.chain(runs)
+        entries.chain(self.all_runs().map(Run::span))
     }
 
     /// Returns the ids of the items.

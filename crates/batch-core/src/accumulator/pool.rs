@@ -19,13 +19,20 @@ pub(super) struct Pool<I, S: Slot> {
 
 /// Room for the items of one batch.
 #[derive(Debug)]
-struct Buffers<I, S: Slot> {
+pub(crate) struct Buffers<I, S: Slot> {
     items: Vec<I>,
     runs: Vec<Run<S>>,
     entries: Vec<Entry<S>>,
 }
 
 impl<I, S: Slot> Buffers<I, S> {
+    /// Takes them from a batch, emptied.
+    pub(crate) fn of(mut items: Vec<I>, known: &mut Packed<S>) -> Self {
+        items.clear();
+        let (runs, entries) = known.take_buffers();
+        Self { items, runs, entries }
+    }
+
     fn places(&self) -> usize {
         self.items.capacity().max(self.runs.capacity()).max(self.entries.capacity())
     }
@@ -45,11 +52,8 @@ impl<I, S: Slot> Pool<I, S> {
         (kept.items, Packed::new(kept.runs, kept.entries))
     }
 
-    /// Keeps buffers, or drops them if there are enough. They are to be empty.
-    pub(super) fn keep(&mut self, mut items: Vec<I>, known: Packed<S>) {
-        items.clear();
-        let (runs, entries) = known.buffers();
-        let buffers = Buffers { items, runs, entries };
+    /// Keeps buffers, or drops them if there are enough.
+    pub(super) fn keep(&mut self, buffers: Buffers<I, S>) {
         let places = buffers.places();
         if places > 0 && (self.kept.len() < FEW || self.places + places <= PLACES) {
             self.places += places;

@@ -6,6 +6,7 @@
 use std::fmt;
 
 use super::entry::{Entry, Mark};
+use super::packed::Span;
 use super::policy::Time;
 use crate::id::ItemId;
 
@@ -115,6 +116,10 @@ impl<S: Slot> Run<S> {
 
     pub(super) fn len(&self) -> usize {
         self.row.len()
+    }
+
+    pub(super) fn span(&self) -> Span {
+        Span { first: self.first.id, attempt: 1, len: self.row.len() }
     }
 
     pub(super) fn row(&self) -> &S::Row {

@@ -4,6 +4,7 @@ mod ends;
 mod laws;
 mod model;
 mod pair;
+mod pass;
 mod rules;
 
 const MS: u64 = 1_000_000;

@@ -11,6 +11,11 @@ impl<K: Ord + Clone, I, S: Slot> Accumulator<K, I, S> {
         self.books.has_room(weight, &self.policy)
     }
 
+    /// Returns the latest time that was told.
+    pub(crate) fn time(&self) -> Time {
+        self.now
+    }
+
     /// Says whether a batch may go, as far as time was told.
     pub(crate) fn has_ready(&self) -> bool {
         self.next_lane().is_some()

@@ -104,6 +104,10 @@ impl<P: BatchProcessor> Engine<P> {
         let mut weighed = self.weigh(item);
         if self.hooks.is_plain() {
             let mut state = lock(&self.core.state);
+            (state, weighed) = match self.pass(state, weighed) {
+                Ok(ticket) => return Ok(ticket),
+                Err(other) => other,
+            };
             match state.join(&self.lately(), weighed) {
                 Ok((ticket, accepted)) => {
                     // Whoever has to know of this batch was told when it began.
@@ -112,7 +116,7 @@ impl<P: BatchProcessor> Engine<P> {
                 }
                 Err(other) => weighed = other,
             }
-            state.gather();
+            self.gather(&mut state);
             if !state.room.is_waiting() && state.queue.admit(weighed.weight).is_ok() {
                 let ticket = state.accept_next(&self.lately(), weighed);
                 if state.queue.take_changed() {

@@ -1,7 +1,7 @@
 //! What becomes of items: results, time-outs, cancelled and expired ones.
 
 use super::{Engine, OutcomeOf, PlaceOf, SeatOf};
-use crate::accumulator::{Finished, LaneId, Packed, Parted, Time};
+use crate::accumulator::{Buffers, Finished, LaneId, Packed, Parted, Time};
 use crate::clock::duration;
 use crate::current::Running;
 use crate::error::BatchError;
@@ -13,7 +13,7 @@ use crate::processor::{BatchProcessor, Disposition};
 use crate::rounds::{Ledger, Returned, fail};
 use crate::seat::end_of;
 use crate::slot::Round;
-use crate::sync::Arc;
+use crate::sync::{Arc, lock};
 
 impl<P: BatchProcessor> Ledger<P::Item, P::Output, P::Error> for Engine<P> {
     fn classify(&self, error: &P::Error) -> Disposition {
@@ -34,17 +34,23 @@ impl<P: BatchProcessor> Ledger<P::Item, P::Output, P::Error> for Engine<P> {
         self.hooks.journal.is_some()
     }
 
-    fn complete(&self, batch: BatchId, known: &Packed<SeatOf<P>>) {
-        let now = self.now();
+    fn is_observed(&self) -> bool {
+        Engine::is_observed(self)
+    }
+
+    fn complete(&self, batch: BatchId, known: Option<&Packed<SeatOf<P>>>) {
+        let now = self.steady_now();
         self.lock().queue.complete(now, batch);
-        self.report_completed(batch, known);
+        if let Some(known) = known {
+            self.report_completed(batch, known);
+        }
     }
 
     fn settle(&self, batch: BatchId, round: &[PlaceOf<P>]) {
         // Acknowledged before anybody sees a result, so that no result that was seen comes again.
         self.acknowledge(round.iter());
         let ends = round.iter().map(|entry| (entry.mark, end_of(entry)));
-        let now = self.now();
+        let now = self.steady_now();
         self.lock().queue.settle(now, batch, ends);
         self.report_settled(batch, round);
     }
@@ -90,8 +96,9 @@ impl<P: BatchProcessor> Ledger<P::Item, P::Output, P::Error> for Engine<P> {
         self.drop_item(id, item, BatchError::TimedOut);
     }
 
-    fn recycle(&self, items: Vec<P::Item>, known: Packed<SeatOf<P>>) {
-        self.lock_quietly().queue.recycle(items, known);
+    fn recycle(&self, buffers: Buffers<P::Item, SeatOf<P>>) {
+        // Concerns nobody, whatever else is going on.
+        lock(&self.core.state).queue.recycle(buffers);
     }
 }
 
@@ -146,7 +153,7 @@ impl<P: BatchProcessor> Engine<P> {
         batch: BatchId,
         again: Returned<P::Item, P::Output, P::Error>,
     ) -> (Parted<P::Item, SeatOf<P>>, bool, Time) {
-        let now = self.now();
+        let now = self.steady_now();
         let mut state = self.lock();
         match state.queue.finish(now, batch, again) {
             Finished::Denied(denied) => (denied, false, 0),

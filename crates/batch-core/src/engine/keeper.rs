@@ -91,7 +91,7 @@ impl<P: BatchProcessor> Engine<P> {
         }
         let until = next.unwrap_or(Time::MAX);
         state.set_keeper(Keeper::Asleep { until, waker });
-        let now = self.now();
+        let now = self.steady_now().max(state.queue.time());
         Watch::Sleep(next.map(|next| Duration::from_nanos(next.saturating_sub(now))))
     }
 }

@@ -38,6 +38,11 @@ impl<P: BatchProcessor> Engine<P> {
             return;
         }
         state.leading = true;
+        self.lead_on(state);
+    }
+
+    /// Goes on to run batches, as the one who does.
+    pub(super) fn lead_on<'e>(&'e self, mut state: Transaction<'e, P>) {
         state.widen();
         while let Some(job) = self.next_job(&mut state) {
             drop(state);

@@ -37,8 +37,6 @@ enum Scope {
     Batch,
     /// As `Batch`, if a batch was.
     Work,
-    /// Nobody.
-    Nobody,
 }
 
 /// What is to be done once the lock is free, where that is more than to wake one.
@@ -73,11 +71,6 @@ impl<P: BatchProcessor> Engine<P> {
         self.begin(Scope::All)
     }
 
-    /// Locks for a change that concerns nobody.
-    pub(super) fn lock_quietly(&self) -> Transaction<'_, P> {
-        self.begin(Scope::Nobody)
-    }
-
     /// Locks to accept items, and for nothing else.
     pub(super) fn lock_to_accept(&self) -> Transaction<'_, P> {
         self.begin(Scope::Work)
@@ -100,7 +93,7 @@ impl<P: BatchProcessor> Engine<P> {
         mut state: MutexGuard<'e, State<P>>,
         scope: Scope,
     ) -> Transaction<'e, P> {
-        state.gather();
+        self.gather(&mut state);
         Transaction { engine: self, state: Some(state), waker: None, effects: None, scope }
     }
 }
@@ -108,7 +101,7 @@ impl<P: BatchProcessor> Engine<P> {
 impl<P: BatchProcessor> Transaction<'_, P> {
     /// Lets the timers go off that are due; says whether one was.
     pub(super) fn tick(&mut self) -> bool {
-        let now = self.engine.now();
+        let now = self.engine.steady_now();
         let mut is_any = false;
         while let Some(due) = self.queue.tick(now) {
             is_any = true;
@@ -161,7 +154,6 @@ impl<P: BatchProcessor> Transaction<'_, P> {
                 }
                 return self.engine.core.board.write_accepted(state.queue.stats().accepted);
             }
-            Scope::Nobody => return,
         }
         self.engine.core.board.write(state.queue.stats());
         // The lock is free from here on.
@@ -255,7 +247,7 @@ impl<P: BatchProcessor> Engine<P> {
             self.end_expired(effects.expired);
         }
         for batch in effects.overdue {
-            batch.time_out(self.now());
+            batch.time_out(self.steady_now());
         }
         if !effects.flushed.is_empty() {
             let mut round = Round::new();

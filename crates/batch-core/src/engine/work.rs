@@ -2,11 +2,15 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Waker;
+use std::thread;
 
-use super::{Engine, Transaction};
+use super::{Engine, SeatOf, SharedOf, Transaction};
+use crate::accumulator::{Packed, Ready, Time};
 use crate::batch::Batch;
 use crate::clock::duration;
 use crate::current::Running;
+use crate::id::BatchId;
+use crate::items::Items;
 use crate::observer::{Dispatched, Event};
 use crate::panics;
 use crate::park;
@@ -18,12 +22,12 @@ use crate::sync::{Arc, Weak};
 
 /// A batch that is to be run.
 pub(crate) struct Job<P: BatchProcessor> {
-    key: P::Key,
-    batch: BatchOf<P>,
-    reason: DispatchReason,
-    queued: crate::accumulator::Time,
-    attempt: u32,
-    weight: u64,
+    pub(super) key: P::Key,
+    pub(super) batch: BatchOf<P>,
+    pub(super) reason: DispatchReason,
+    pub(super) queued: Time,
+    pub(super) attempt: u32,
+    pub(super) weight: u64,
 }
 
 /// What a worker does next.
@@ -92,22 +96,38 @@ impl<P: BatchProcessor> Engine<P> {
     pub(super) fn next_job(&self, state: &mut Transaction<'_, P>) -> Option<Job<P>> {
         state.tick();
         let ready = state.queue.next_ready()?;
+        let Ready { batch: id, key, items, known, reason, queued, weight } = ready;
+        let attempt = known.spans().next().map_or(1, |span| span.attempt);
+        let batch = self.batch(id, Items::Many(items), known);
+        let place = state.in_flight.partition_point(|(other, _)| *other < id);
+        state.in_flight.insert(place, (id, Arc::downgrade(&batch.shared())));
+        Some(Job { key, batch, reason, queued, attempt, weight })
+    }
+
+    /// Makes a batch for the processor.
+    pub(super) fn batch(
+        &self,
+        id: BatchId,
+        items: Items<P::Item>,
+        known: Packed<SeatOf<P>>,
+    ) -> BatchOf<P> {
         let itself: Weak<dyn Ledger<P::Item, P::Output, P::Error>> =
             Weak::<Self>::clone(&self.itself);
-        let attempt = ready.known.spans().next().map_or(1, |span| span.attempt);
-        let batch = Batch::new(ready.batch, ready.items, ready.known, itself, self.id());
-        let shared = Arc::downgrade(&batch.shared());
-        let place = state.in_flight.partition_point(|(id, _)| *id < ready.batch);
-        state.in_flight.insert(place, (ready.batch, shared));
-        let (key, reason, queued, weight) = (ready.key, ready.reason, ready.queued, ready.weight);
-        Some(Job { key, batch, reason, queued, attempt, weight })
+        Batch::new(id, items, known, itself, self.id())
     }
 
     /// Runs one batch. No panic of user code gets past it.
     pub(crate) fn run(&self, job: Job<P>) {
+        let running = Running::enter(self.id(), Some(job.batch.id()));
+        let shared = job.batch.shared();
+        self.call(job).settle(shared);
+        drop(running);
+    }
+
+    /// Calls the processor with a batch. The caller notes that this thread does.
+    pub(super) fn call(&self, job: Job<P>) -> Called<P> {
         let Job { key, batch, reason, queued, attempt, weight } = job;
-        let (id, shared) = (batch.id(), batch.shared());
-        let running = Running::enter(self.id(), Some(id));
+        let id = batch.id();
         let ended = match &self.hooks.observer {
             None => catch_unwind(AssertUnwindSafe(|| self.processor.process(&key, batch))),
             Some(observer) => {
@@ -142,11 +162,29 @@ impl<P: BatchProcessor> Engine<P> {
                 ended.unwrap_or(Ok(()))
             }
         };
-        shared.end_abandoned(ended.as_ref().err().map(|payload| panics::message(&**payload)));
+        Called { key, ended }
+    }
+}
+
+/// A call of the processor that is over.
+pub(super) struct Called<P: BatchProcessor> {
+    key: P::Key,
+    ended: thread::Result<()>,
+}
+
+impl<P: BatchProcessor> Called<P> {
+    /// Says whether it came to its end.
+    pub(super) fn is_whole(&self) -> bool {
+        self.ended.is_ok()
+    }
+
+    /// Ends the batch of the call if it was dropped by a panic.
+    pub(super) fn settle(self, batch: Arc<SharedOf<P>>) {
+        let Self { key, ended } = self;
+        batch.end_abandoned(ended.as_ref().err().map(|payload| panics::message(&**payload)));
         // The last owner drops the results, which is user code too, as a payload may be.
         panics::swallow(|| drop(ended));
-        panics::swallow(|| drop(shared));
-        drop(running);
+        panics::swallow(|| drop(batch));
         // User code as well.
         panics::swallow(|| drop(key));
     }

@@ -86,6 +86,9 @@ impl Pair {
         }
         let seq = self.model.items.len() as u64;
         self.model.at(now);
+        if self.real.can_pass() && dice.one_in(2) {
+            return self.pass(key, weight, dice);
+        }
         self.model.push(key, weight);
         let lent = if dice.one_in(4) { None } else { self.real.lend() };
         if let Some(mut open) = lent {
@@ -246,7 +249,7 @@ impl Pair {
                 self.model.halted.get_or_insert(over);
             }
             4..8 => self.drain(),
-            _ => self.real.recycle(Vec::new(), Packed::default()),
+            _ => self.real.recycle(Buffers::of(Vec::new(), &mut Packed::default())),
         }
     }
 

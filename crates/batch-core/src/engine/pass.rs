@@ -1,0 +1,134 @@
+//! How an idle inline engine runs one item, with as little ado as there can be.
+
+use super::admission::Weighed;
+use super::work::{Called, Job};
+use super::{Engine, SharedOf, State, TicketOf};
+use crate::accumulator::Pass;
+use crate::current::Running;
+use crate::id::{BatchId, ItemId};
+use crate::items::Items;
+use crate::panics;
+use crate::processor::BatchProcessor;
+use crate::rounds::Ledger;
+use crate::seat::Seat;
+use crate::sync::{Arc, MutexGuard, lock};
+use crate::ticket::Ticket;
+
+/// The batch of an item that goes through alone.
+///
+/// It is known to nobody but the one who runs it, who has the ticket until it is over. Whoever else
+/// takes the lock [gathers](Engine::gather) it, and from then on it is a batch in flight as any other.
+pub(super) struct Passing<P: BatchProcessor> {
+    pass: Pass<P::Key>,
+    batch: Arc<SharedOf<P>>,
+}
+
+/// The lock and the item, which cannot go through alone.
+type Declined<'e, P> = (MutexGuard<'e, State<P>>, Weighed<P>);
+
+/// Such a batch after it was gathered, for the thread that runs it.
+pub(super) struct Seen<P: BatchProcessor> {
+    batch: Arc<SharedOf<P>>,
+    /// It was completed before, and is in no list.
+    is_over: bool,
+}
+
+impl<P: BatchProcessor> Engine<P> {
+    /// Accepts an item and runs it at once, if this engine is an inline one and has nothing else to
+    /// do; gives it back with the lock if not.
+    pub(super) fn pass<'e>(
+        &'e self,
+        mut state: MutexGuard<'e, State<P>>,
+        weighed: Weighed<P>,
+    ) -> Result<TicketOf<P>, Declined<'e, P>> {
+        let may_pass = self.settings.is_inline()
+            && state.open.is_none()
+            && state.passing.is_none()
+            && !state.leading
+            && !state.room.is_waiting()
+            && state.queue.can_pass()
+            && state.queue.admit(weighed.weight).is_ok();
+        if !may_pass {
+            return Err((state, weighed));
+        }
+        let Weighed { key, weight, item } = weighed;
+        let id = ItemId { epoch: 0, seq: state.next_seq };
+        state.next_seq += 1;
+        let (filler, claim) = state.slots.pair();
+        let of_pass = key.clone();
+        let (pass, known) =
+            state.queue.pass(&self.lately(), of_pass, id, weight, Seat::open(filler));
+        let (reason, ticket) = (pass.reason(), Ticket::new(claim, id, pass.lane()));
+        let batch = self.batch(pass.batch(), Items::One(item), known);
+        state.passing = Some(Passing { pass, batch: batch.shared() });
+        state.leading = true;
+        self.core.board.write(state.queue.stats());
+        drop(state);
+        let id = batch.id();
+        let running = Running::enter_pass(self.id(), id);
+        let called = self.call(Job { key, batch, reason, queued: 0, attempt: 1, weight });
+        let is_complete = running.is_complete();
+        if is_complete && self.end_pass(&called) {
+            // The key is user code.
+            panics::swallow(|| drop(called));
+        } else {
+            self.end_seen(id, is_complete, called);
+        }
+        Ok(ticket)
+    }
+
+    /// Ends such a batch and the lead of who ran it; false if somebody else looked meanwhile.
+    fn end_pass(&self, called: &Called<P>) -> bool {
+        let now = self.steady_now();
+        let mut state = lock(&self.core.state);
+        let Some(Passing { pass, batch }) = state.passing.take_if(|_| called.is_whole()) else {
+            return false;
+        };
+        state.queue.end_pass(now, pass);
+        state.leading = false;
+        self.core.board.write(state.queue.stats());
+        drop(state);
+        panics::swallow(|| drop(batch));
+        true
+    }
+
+    /// Ends a call whose batch others have seen, or which is not over yet, and goes on to lead.
+    #[cold]
+    fn end_seen(&self, id: BatchId, is_complete: bool, called: Called<P>) {
+        let Seen { batch, is_over } = self.lock().seen.take().expect("a lock takes in what passes");
+        if is_complete && !is_over {
+            Ledger::complete(self, id, None);
+            Ledger::finish(self, id, Vec::new());
+        }
+        called.settle(batch);
+        let mut state = self.lock();
+        if state.hand_over() {
+            state.leading = false;
+        } else {
+            self.lead_on(state);
+        }
+    }
+
+    /// Puts what stands apart where everything else is, before anything else is done.
+    pub(super) fn gather(&self, state: &mut State<P>) {
+        state.gather();
+        if state.passing.is_some() {
+            self.take_in(state);
+        }
+    }
+
+    /// Enters a batch that goes through alone where every other batch is, or was.
+    #[cold]
+    fn take_in(&self, state: &mut State<P>) {
+        let now = self.steady_now();
+        let Some(Passing { pass, batch }) = state.passing.take() else { return };
+        let is_over = batch.list();
+        if is_over {
+            state.queue.end_pass(now, pass);
+        } else {
+            state.in_flight.push((pass.batch(), Arc::downgrade(&batch)));
+            state.queue.take_in(pass);
+        }
+        state.seen = Some(Seen { batch, is_over });
+    }
+}

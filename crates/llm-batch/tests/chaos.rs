@@ -20,9 +20,8 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use common::{KEY, Place};
-use llm_batch::providers::{Anthropic, OpenAi};
-use llm_batch::{Builder, Delivered, LlmBatch, Provider, Request, Status};
+use common::{KEY, Place, SHAPES, settings};
+use llm_batch::{Builder, Delivered, Request, Status};
 use llm_simulator::{Faults, Reply, Said, Simulator};
 
 const SEEDS: u64 = 2_000;
@@ -77,18 +76,12 @@ fn simulator(seed: u64) -> llm_simulator::Builder {
         .faults(Faults::seeded(seed, 30))
 }
 
-fn builder(url: &str, seed: u64, state: &Path) -> Builder {
-    let provider: Arc<dyn Provider> = if seed % 4 < 2 {
-        Arc::new(Anthropic::builder(KEY).base_url(url).build().unwrap())
-    } else {
-        Arc::new(OpenAi::builder(KEY).base_url(url).build().unwrap())
-    };
-    LlmBatch::builder(provider)
-        .state(state)
+fn builder(url: &str, key: &str, seed: u64, state: &Path) -> Builder {
+    settings(SHAPES[usize::from(seed % 4 > 1)](url, key), state)
         // Runs need no threads for tickets.
         .max_in_flight(1)
-        .poll_interval(Duration::from_millis(1))
         .list_lag(Duration::from_millis(40))
+        .timeout(Duration::from_hours(1))
 }
 
 fn requests() -> impl Iterator<Item = Request> {
@@ -118,7 +111,9 @@ fn whatever_goes_wrong_nothing_is_paid_twice_lost_or_swapped() {
         loop {
             // A run that ends early is followed by another one, as if the process had died.
             let timeout = Duration::from_millis(50 << (rounds / 2).min(8));
-            let llm = builder(simulator.url(), seed, &place.state()).timeout(timeout);
+            // Now and then with another key of the account.
+            let key = if seed % 3 == 0 { format!("{KEY}-{}", rounds % 4) } else { KEY.to_owned() };
+            let llm = builder(simulator.url(), &key, seed, &place.state()).timeout(timeout);
             let (outcomes, ended) = common::run(&llm.build().unwrap(), requests());
             for (id, outcome) in outcomes {
                 let text = outcome.unwrap_or_else(|e| panic!("seed {seed}: {id}: {e}")).text;
@@ -152,7 +147,8 @@ fn child() {
     let done = Delivered { status: Status::Succeeded, usage: None };
     let id = |line: &str| line.split('\t').next().unwrap().to_owned();
     let held = written[..whole].lines().map(|line| (id(line), done)).collect();
-    let llm = builder(url.to_str().unwrap(), seed, &dir.join("state")).held(held).build().unwrap();
+    let settings = builder(url.to_str().unwrap(), KEY, seed, &dir.join("state"));
+    let llm = settings.held(held).build().unwrap();
     llm.run(requests(), |id, outcome| {
         let line = format!("{id}\t{}\n", outcome.unwrap().text.unwrap());
         file.write_all(line.as_bytes()).unwrap();

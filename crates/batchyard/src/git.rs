@@ -1,5 +1,5 @@
 //! The `git` program, for what the program itself does beside the batches: the scratch
-//! repositories of a demo, and the checkout that a gate runs in.
+//! repositories of a demo.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -13,29 +13,17 @@ pub(crate) struct Git {
     folder: PathBuf,
     /// A home folder in place of the user's, with a `.gitconfig` of its own.
     home: Option<PathBuf>,
-    /// A work tree and an index file in place of the repository's.
-    checkout: Option<(PathBuf, PathBuf)>,
 }
 
 impl Git {
     /// Returns a runner in `folder` with the user's own settings.
     pub(crate) fn at(folder: impl Into<PathBuf>) -> Git {
-        Git { folder: folder.into(), home: None, checkout: None }
+        Git { folder: folder.into(), home: None }
     }
 
     /// Takes the settings from `home/.gitconfig` only.
     pub(crate) fn with_home(mut self, home: impl Into<PathBuf>) -> Git {
         self.home = Some(home.into());
-        self
-    }
-
-    /// Uses another work tree and index file than the repository's, which may have none.
-    pub(crate) fn with_checkout(
-        mut self,
-        folder: impl Into<PathBuf>,
-        index: impl Into<PathBuf>,
-    ) -> Git {
-        self.checkout = Some((folder.into(), index.into()));
         self
     }
 
@@ -66,9 +54,6 @@ impl Git {
                 .env("XDG_CONFIG_HOME", home)
                 .env("GIT_CONFIG_GLOBAL", home.join(".gitconfig"))
                 .env("GIT_CONFIG_NOSYSTEM", "1");
-        }
-        if let Some((folder, index)) = &self.checkout {
-            command.env("GIT_WORK_TREE", folder).env("GIT_INDEX_FILE", index);
         }
         let args: Vec<S> = args.into_iter().collect();
         let output = command

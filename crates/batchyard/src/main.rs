@@ -25,6 +25,7 @@ mod json;
 mod suggest;
 
 mod exit;
+mod gate;
 mod git;
 mod lock;
 mod output;

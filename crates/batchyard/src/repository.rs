@@ -1,10 +1,11 @@
 //! What a run asks a repository and its remote beside its batch of commits and merges.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use git_batch::publish::{self, PushReport, RefUpdate};
+use git_batch::publish;
 use git_batch::{ObjectId, program};
 
 use crate::exit::{Exit, Stop, chain};
@@ -14,7 +15,6 @@ use crate::lock::FolderLock;
 /// A repository and one of its remotes.
 #[derive(Debug)]
 pub(crate) struct Repository {
-    folder: PathBuf,
     remote: String,
     /// For what goes over the network: with the user's credentials, proxies and hooks.
     network: program::Git,
@@ -31,6 +31,13 @@ pub(crate) struct RemoteBranches {
     default: Option<String>,
 }
 
+/// A local branch.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LocalBranch {
+    pub(crate) tip: ObjectId,
+    pub(crate) is_checked_out: bool,
+}
+
 impl Repository {
     /// Opens a repository; nothing is written.
     pub(crate) fn open(folder: &Path, remote: &str) -> Result<Repository, Stop> {
@@ -42,12 +49,13 @@ impl Repository {
         let network =
             program::Git::open(Path::new(&own)).map_err(|error| Stop::refused(chain(&error)))?;
         let held = Path::new(&common).join("batchyard").join("run");
-        Ok(Repository { folder: folder.to_owned(), remote: remote.to_owned(), network, git, held })
+        Ok(Repository { remote: remote.to_owned(), network, git, held })
     }
 
     /// Keeps other runs from landing in the repository; one that does so is not waited for.
     pub(crate) fn hold(&self) -> Result<FolderLock, Stop> {
-        fs::create_dir_all(&self.held).map_err(|error| {
+        let private = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.held);
+        private.map_err(|error| {
             Stop::unfinished(format_args!("cannot write to {}: {error}", self.held.display()))
         })?;
         // The answers are there by now, so nothing about it is a refusal.
@@ -55,10 +63,6 @@ impl Repository {
             stop.exit = Exit::Unfinished;
             stop
         })
-    }
-
-    pub(crate) fn folder(&self) -> &Path {
-        &self.folder
     }
 
     /// Asks the remote what it has.
@@ -89,49 +93,35 @@ impl Repository {
         tip.ok_or_else(|| format!("the remote has no branch \"{branch}\""))
     }
 
-    /// Pushes all updates with one command.
-    pub(crate) fn push(&self, updates: &[RefUpdate]) -> Result<PushReport, String> {
-        publish::push(&self.network, &self.remote, updates).map_err(|error| chain(&error))
+    /// Returns the local branches below `folder`, with their commits and whether they are checked out.
+    pub(crate) fn branches(&self, folder: &str) -> Result<BTreeMap<String, LocalBranch>, String> {
+        let format = "--format=%(objectname) %(refname:lstrip=2)%00%(worktreepath)";
+        let said = self.git.run(["for-each-ref", format, &format!("refs/heads/{folder}/")])?;
+        let read = |line: &str| {
+            let (id, rest) = line.split_once(' ')?;
+            let (name, place) = rest.split_once('\0')?;
+            let tip = ObjectId::from_hex(id.as_bytes()).ok()?;
+            Some((name.to_owned(), LocalBranch { tip, is_checked_out: !place.is_empty() }))
+        };
+        Ok(said.lines().filter_map(read).collect())
     }
 
-    /// Returns the commit of a local branch.
-    pub(crate) fn branch(&self, name: &str) -> Option<ObjectId> {
-        let full = format!("refs/heads/{name}^{{commit}}");
-        let said = self.git.run(["rev-parse", "--quiet", "--verify", &full]).ok()?;
-        ObjectId::from_hex(said.as_bytes()).ok()
+    /// Tells whether a commit is another one or before it.
+    pub(crate) fn is_ancestor(&self, commit: ObjectId, of: ObjectId) -> bool {
+        let ids = [commit, of].map(|id| id.to_string());
+        self.git.run(["merge-base", "--is-ancestor", &ids[0], &ids[1]]).is_ok()
     }
 
-    /// Returns the names of all local branches.
-    pub(crate) fn branches(&self) -> Result<BTreeSet<String>, String> {
-        let names = self.git.run(["for-each-ref", "--format=%(refname:lstrip=2)", "refs/heads"])?;
-        Ok(names.lines().map(str::to_owned).collect())
-    }
-
-    /// Makes a local branch, or moves it.
-    pub(crate) fn set_branch(&self, name: &str, to: ObjectId) -> Result<(), String> {
-        let (name, to) = (format!("refs/heads/{name}"), to.to_string());
-        self.git.run(["update-ref", "--no-deref", &name, &to]).map(drop)
-    }
-
-    /// Removes a local branch.
-    pub(crate) fn delete_branch(&self, name: &str) -> Result<(), String> {
-        let name = format!("refs/heads/{name}");
-        self.git.run(["update-ref", "--no-deref", "-d", &name]).map(drop)
-    }
-
-    /// Fast-forwards a local branch that is behind and checked out nowhere; otherwise nothing.
-    pub(crate) fn follow(&self, branch: &str, source: &str) {
-        let name = format!("refs/heads/{branch}");
-        let args = ["for-each-ref", "--format=:%(worktreepath)", "--", &name];
-        // One line with nothing behind the colon: it exists, and no work tree has it.
-        if self.git.run(args).is_ok_and(|said| said == ":") {
-            let refspec = format!("refs/heads/{source}:refs/heads/{branch}");
-            // Git itself refuses what is checked out or would lose a commit.
-            // And nothing but the branch is to move.
-            let args = ["fetch", "--quiet", "--no-tags", "--no-write-fetch-head"];
-            let args = args.into_iter().chain(["--no-recurse-submodules", "--no-auto-maintenance"]);
-            let _ = self.git.run(args.chain([".", &refspec]));
-        }
+    /// Moves a local branch from one commit to another, whatever they have in common.
+    pub(crate) fn set_branch(
+        &self,
+        name: &str,
+        from: ObjectId,
+        to: ObjectId,
+    ) -> Result<(), String> {
+        let (name, from, to) = (format!("refs/heads/{name}"), from.to_string(), to.to_string());
+        let why = "batchyard: begun anew";
+        self.git.run(["update-ref", "--no-deref", "-m", why, &name, &to, &from]).map(drop)
     }
 }
 

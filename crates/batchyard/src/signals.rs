@@ -60,6 +60,11 @@ impl Interrupt {
         self.seen.load(Ordering::SeqCst)
     }
 
+    /// Returns what a signal sets.
+    pub(crate) fn flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.seen)
+    }
+
     /// Ends the command here if a signal came; for the places between two steps.
     pub(crate) fn check(&self) -> Result<(), exit::Stop> {
         if self.seen() { Err(exit::Stop::unfinished("stopped between two steps")) } else { Ok(()) }

@@ -444,7 +444,7 @@ fn a_gate_keeps_out_whom_it_fails_with() {
     }
     let error = &ran.line("task/c")["error"];
     assert_eq!(error["kind"], "gate");
-    assert!(error["message"].as_str().is_some_and(|said| said.ends_with(": --json")), "{error}");
+    assert!(error["message"].as_str().is_some_and(|said| said.contains(": --json")), "{error}");
     // What the dry run has found out is known.
     assert_eq!(ran.summary()["receipt"]["gate_runs"], json!(null));
     assert_eq!((yard.receives(), &ran.summary()["pushes"]), (1, &json!(1)));
@@ -457,4 +457,42 @@ fn a_gate_keeps_out_whom_it_fails_with() {
     assert_eq!(ran.line("task/a")["no_change"], true);
     land(&["--fresh"], &[]).code(2);
     yard.run(["git", "land", "--repo", "repo", "--onto", "main", "--fresh", "task/a"]).code(2);
+}
+
+#[test]
+fn a_gate_stands_before_the_pushes_of_any_input() {
+    let yard = Yard::with_repository();
+    let push =
+        |branch: &str| json!({"id": format!("push {branch}"), "op": "push", "branch": branch});
+    let ops = [
+        commit("a", "task/a", "a.txt", "x\n"),
+        push("task/a"),
+        commit("b", "task/b", "b.txt", "x\n"),
+        commit("bad", "task/b", "bad.txt", "x\n"),
+        push("task/b"),
+    ];
+    yard.write("ops.jsonl", lines(&ops));
+    let apply = |more: &[&str], gate: &[&str]| {
+        let mut args = vec!["git", "apply", "--repo", "repo", "--json"];
+        args.extend_from_slice(more);
+        args.extend(["ops.jsonl", "--gate"]);
+        args.extend_from_slice(gate);
+        yard.run(args)
+    };
+    let gate = ["sh", "-c", "test -z \"$OPENAI_API_KEY\" && ! test -e bad.txt"];
+    let ran = apply(&["--dry-run"], &gate).code(1);
+    assert_eq!(ran.line("bad")["error"]["kind"], "gate");
+    assert_eq!(yard.receives(), 0);
+    let ran = apply(&[], &gate).code(1);
+    for id in ["a", "push task/a", "b", "push task/b"] {
+        assert_eq!(ran.line(id)["status"], "landed", "{id}");
+    }
+    assert_eq!((yard.receives(), &ran.summary()["pushes"]), (1, &json!(1)));
+    let files = yard.git("remote.git", &["ls-tree", "--name-only", "task/b"]);
+    assert!(files.contains("b.txt") && !files.contains("bad.txt"), "{files}");
+    // It is tried again, and passes another gate.
+    let ran = apply(&["--gate-timeout", "1m"], &["true"]).code(0);
+    assert_eq!(ran.line("a")["replayed"], true);
+    assert!(yard.git("remote.git", &["ls-tree", "--name-only", "task/b"]).contains("bad.txt"));
+    yard.run(["git", "apply", "--repo", "repo", "--fresh", "ops.jsonl"]).code(2);
 }

@@ -198,3 +198,15 @@ fn a_merge_that_cannot_be_made_fails_and_leaves_ours() {
     assert_eq!(yard.read("ours"), "{\"id\":\"a\"}\n=======\n");
     yard.run(["lessons", "merge-driver", "base", "ours"]).refused(&["THEIRS"]);
 }
+
+#[test]
+fn a_file_that_nobody_changes_is_the_same_when_it_is_read_again() {
+    let yard = Yard::new();
+    yard.write("l.jsonl", &format!("{LESSONS}broken\n"));
+    let verified = yard.run(["lessons", "verify", "l.jsonl", "--json"]).code(0);
+    assert_eq!(verified.summary(), json!({ "lessons": 3, "stale": [] }));
+    assert!(verified.stderr.contains("1 broken lines"), "{verified:?}");
+    let human = yard.run(["lessons", "verify", "l.jsonl"]).code(0);
+    assert_eq!(human.stdout, "3 lessons, 0 are another now\n");
+    yard.run(["lessons", "verify", "absent.jsonl"]).refused(&["absent.jsonl"]);
+}

@@ -160,34 +160,133 @@ fn a_landing_that_cannot_be_locked_leaves_the_run_unfinished() {
     assert_eq!((server.creates().len(), yard.receives()), (1, 1));
 }
 
-/// The push is done: a branch of the program's own that stays behind is no failure.
-#[test]
-fn a_branch_that_cannot_be_tidied_up_takes_nothing_back() {
-    let yard = planned("", &[("one", "a.txt")]);
-    let lock = yard.path("repo/.git/refs/heads/batchyard-merge/main.lock");
-    let folder = lock.with_file_name("");
-    let (lock, folder) = (lock.display(), folder.display());
-    let hook =
-        format!("#!/bin/sh\necho received >> received.log\nmkdir -p '{folder}'; : > '{lock}'\n");
-    yard.write("remote.git/hooks/post-receive", hook);
-    let ran = run(&yard, &Server::start(Creates::Work)).code(0);
-    assert_eq!(ran.summary()["succeeded"], 1);
-    assert!(ran.stderr.contains("batchyard-merge/main"), "it is told: {ran:?}");
-    assert!(!yard.path("plan/plan.toml.state").exists(), "the run is over");
-    assert_eq!(yard.git("remote.git", &["show", "main:a.txt"]), "made");
-}
-
 /// Nothing was pushed and the answers are there, so the same command goes on.
 #[test]
-fn a_branch_that_cannot_be_made_leaves_the_run_unfinished() {
+fn a_branch_that_cannot_begin_anew_leaves_the_run_unfinished() {
     let yard = planned("", &[("one", "a.txt")]);
-    let lock = yard.write("repo/.git/refs/heads/batchyard-merge/main.lock", "");
+    yard.git("repo", &["checkout", "--quiet", "-b", "batchyard/one"]);
+    yard.write("repo/left.txt", "left by an earlier run\n");
+    yard.git("repo", &["add", "--all"]);
+    yard.git("repo", &["commit", "--quiet", "-m", "Left"]);
+    yard.git("repo", &["checkout", "--quiet", "main"]);
+    let lock = yard.write("repo/.git/refs/heads/batchyard/one.lock", "");
     let server = Server::start(Creates::Work);
     let ran = run(&yard, &server).code(3);
     assert!(ran.stderr.contains("run again"), "{ran:?}");
     std::fs::remove_file(lock).expect("it is there");
     run(&yard, &server).code(0);
     assert_eq!((server.creates().len(), yard.receives()), (1, 1));
+    let tree = yard.git("remote.git", &["ls-tree", "--name-only", "main"]);
+    assert!(tree.contains("a.txt") && !tree.contains("left.txt"), "{tree}");
+    let log = yard.git("repo", &["reflog", "show", "--format=%s", "batchyard/one"]);
+    assert!(log.contains("Left"), "what was there can be found: {log}");
+}
+
+/// A push that was refused again and again, and goes through when it is allowed to.
+#[test]
+fn nothing_is_said_to_have_landed_that_did_not_reach_the_base() {
+    for push in ["both", "base", "branches"] {
+        let yard = planned(&format!("[land]\npush = \"{push}\""), &[("one", "a.txt")]);
+        let server = Server::start(Creates::Work);
+        let hook = "repo/.git/hooks/pre-push";
+        yard.write(hook, "#!/bin/sh\nexit 1\n");
+        common::make_executable(&yard.path(hook));
+        for _ in 0..3 {
+            run(&yard, &server).code(3);
+        }
+        std::fs::remove_file(yard.path(hook)).expect("removed");
+        let ran = run(&yard, &server).code(0);
+        assert_eq!((server.creates().len(), &ran.summary()["pushes"]), (1, &json!(1)));
+        let branch = if push == "branches" { "batchyard/one" } else { "main" };
+        assert_eq!(yard.git("remote.git", &["show", &format!("{branch}:a.txt")]), "made");
+        let commits = yard.git("remote.git", &["rev-list", "--count", "--no-merges", branch]);
+        assert_eq!(commits, "2");
+    }
+}
+
+/// The commit of a task is made once, also if the merges are made again.
+#[test]
+fn a_task_that_deletes_lands_on_a_base_that_moves_meanwhile() {
+    let yard = planned("", &[("one", "-README.md"), ("two", "b.txt")]);
+    yard.git(".", &["clone", "--quiet", "remote.git", "other"]);
+    for (key, value) in [("user.name", "Other"), ("user.email", "other@example.invalid")] {
+        yard.git("other", &["config", key, value]);
+    }
+    // While the gate runs for the first time, and once more while the push does.
+    let push = format!(
+        "cd '{}' && date +%N > moved && git add moved && git commit -qm moved && \
+         git push -q origin main >/dev/null 2>&1",
+        yard.path("other").display()
+    );
+    yard.write("gate.sh", format!("test -e moved || ({push})\n"));
+    let gate = yard.path("gate.sh").display().to_string();
+    let plan = format!("gate.run = [\"sh\", \"{gate}\"]\n") + &yard.read("plan/plan.toml");
+    yard.write("plan/plan.toml", plan);
+    yard.write(
+        "remote.git/hooks/pre-receive",
+        format!(
+            "#!/bin/sh\nn=$(cat count 2>/dev/null || echo 0); echo $((n+1)) > count; \
+             test $n = 1 || exit 0; unset $(git rev-parse --local-env-vars) GIT_QUARANTINE_PATH; \
+             {push}; exit 0\n"
+        ),
+    );
+    common::make_executable(&yard.path("remote.git/hooks/pre-receive"));
+    let server = Server::start(Creates::Work);
+    let ran = run(&yard, &server).code(0);
+    assert_eq!(ran.summary()["succeeded"], 2);
+    let tree = yard.git("remote.git", &["ls-tree", "--name-only", "main"]);
+    assert_eq!(tree.replace('\n', " "), "b.txt moved");
+    for id in ["one", "two"] {
+        let branch = format!("batchyard/{id}");
+        let count = ["rev-list", "--count", "--no-merges", &format!("main..{branch}")];
+        assert_eq!(yard.git("remote.git", &count), "0");
+        assert_eq!(yard.git("repo", &["rev-list", "--count", &format!("main..{branch}")]), "1");
+    }
+}
+
+/// What the gate did not let pass is not in the way of better answers.
+#[test]
+fn what_a_gate_refused_is_no_part_of_the_next_run() {
+    let gate = "gate.run = [\"sh\", \"-c\", \"echo told >&2; ! test -e bad.txt\"]";
+    let yard = planned(gate, &[("one", "bad.txt"), ("two", "b.txt")]);
+    let ran = run(&yard, &Server::start(Creates::Work)).code(1);
+    assert_eq!(ran.line("one")["error"]["kind"], "gate");
+    assert_eq!(ran.line("two")["status"], "succeeded");
+    assert_eq!(yard.git("remote.git", &["show", "main:b.txt"]), "made");
+    assert!(ran.stderr.contains("told"), "{ran:?}");
+    let lessons = yard.read("plan/lessons.jsonl");
+    assert!(lessons.contains("gate:one") && !lessons.contains(": told"), "{lessons}");
+
+    // Another answer, from another server.
+    let plan = yard.read("plan/plan.toml").replace("path = \"bad.txt\"", "path = \"good.txt\"");
+    let is_of_server = |line: &&str| line.starts_with("base_url") || line.starts_with("provider =");
+    let lines: Vec<&str> = plan.lines().filter(|line| !is_of_server(line)).collect();
+    yard.write("plan/plan.toml", lines.join("\n"));
+    run(&yard, &Server::start(Creates::Work)).code(0);
+    let tree = yard.git("remote.git", &["ls-tree", "--name-only", "main"]);
+    assert_eq!(tree.replace('\n', " "), "README.md b.txt good.txt");
+}
+
+/// Its change is in the base, where the plan wants it.
+#[test]
+fn a_branch_of_a_task_that_is_refused_beside_the_base_is_told_only() {
+    let yard = planned("", &[("one", "a.txt"), ("two", "b.txt")]);
+    let hook = "remote.git/hooks/update";
+    yard.write(hook, "#!/bin/sh\ntest $1 != refs/heads/batchyard/one\n");
+    common::make_executable(&yard.path(hook));
+    let ran = run(&yard, &Server::start(Creates::Work)).code(0);
+    assert_eq!(ran.summary()["succeeded"], 2);
+    assert!(ran.stderr.contains("not pushed: batchyard/one"), "{ran:?}");
+    assert_eq!(yard.git("remote.git", &["show", "main:a.txt"]), "made");
+}
+
+#[test]
+fn what_a_run_keeps_in_the_repository_is_its_owner_s() {
+    use std::os::unix::fs::PermissionsExt;
+    let yard = planned("", &[("one", "a.txt")]);
+    run(&yard, &Server::start(Creates::Work)).code(0);
+    let data = std::fs::metadata(yard.path("repo/.git/batchyard")).expect("it is there");
+    assert_eq!(data.permissions().mode() & 0o777, 0o700);
 }
 
 #[test]

@@ -6,6 +6,8 @@ mod verdicts;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 pub(crate) use self::child::{Ran, run};
@@ -54,7 +56,20 @@ pub struct Gate {
     hidden: Vec<OsString>,
     folder: Option<PathBuf>,
     is_fresh: bool,
+    stop: Option<StopFlag>,
 }
+
+/// Set from outside; two are equal if they are one.
+#[derive(Debug, Clone)]
+struct StopFlag(Arc<AtomicBool>);
+
+impl PartialEq for StopFlag {
+    fn eq(&self, other: &StopFlag) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for StopFlag {}
 
 impl Gate {
     /// Returns a gate that runs `program`, without arguments and for half an hour at most. A program
@@ -66,6 +81,7 @@ impl Gate {
             hidden: Vec::new(),
             folder: None,
             is_fresh: false,
+            stop: None,
         }
     }
 
@@ -100,11 +116,24 @@ impl Gate {
         self
     }
 
+    /// Ends a run soon after somebody sets the flag, such as a handler of signals. Nothing is pushed
+    /// then, and the tree counts as one that nobody has looked at.
+    #[must_use]
+    pub fn stopped_by(mut self, flag: Arc<AtomicBool>) -> Gate {
+        self.stop = Some(StopFlag(flag));
+        self
+    }
+
     /// Runs the command also for trees whose verdict is known from earlier landings.
     #[must_use]
     pub fn afresh(mut self) -> Gate {
         self.is_fresh = true;
         self
+    }
+
+    /// Whether the run is to end.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stop.as_ref().is_some_and(|flag| flag.0.load(Ordering::SeqCst))
     }
 
     /// What tells this command from another one: its arguments, where programs are looked for, and for

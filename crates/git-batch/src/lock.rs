@@ -74,6 +74,17 @@ fn lock_within(file: &File, wait: Duration) -> io::Result<bool> {
     }
 }
 
+/// Who else made the folder may have left it open to everybody.
+fn close_to_others(path: &Path) {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    let is_open = |data: &fs::Metadata| {
+        data.mode() & 0o077 != 0 && data.uid() == rustix::process::geteuid().as_raw()
+    };
+    if fs::metadata(path).is_ok_and(|data| is_open(&data)) {
+        let _ = fs::set_permissions(path, fs::Permissions::from_mode(0o700));
+    }
+}
+
 fn create_private(path: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     #[cfg(unix)]
@@ -87,7 +98,10 @@ fn create_private(path: &Path) -> io::Result<()> {
             // Records in it are to survive a power cut.
             disk::sync_folder(path.parent().unwrap_or(path))
         }
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {
+            close_to_others(path);
+            Ok(())
+        }
         other => other,
     }
 }

@@ -75,6 +75,9 @@ impl<'a> Passage<'a> {
     pub(crate) fn ask(&mut self, questions: Vec<(ObjectId, Scratch)>) -> Result<(), OpError> {
         let Some(verdicts) = &mut self.verdicts else { return Ok(()) };
         for (tree, scratch) in questions {
+            if verdicts.gate().is_stopped() {
+                return Err(OpError::new(OpErrorKind::Gate, "the gate was stopped"));
+            }
             self.spent.gate_runs += 1;
             let started = std::time::Instant::now();
             let ran = run(verdicts, &scratch)?;

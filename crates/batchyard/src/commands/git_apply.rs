@@ -8,6 +8,7 @@ use git_batch::{ApplyError, GitBatch, OnMoved, Settings};
 
 use crate::cli::{Session, duration};
 use crate::exit::{Exit, Stop, chain};
+use crate::gate::GateOptions;
 use crate::input::{Input, existing_folder};
 use crate::wire::ops;
 use crate::wire::outcomes::{OpLine, OpSummary};
@@ -29,8 +30,11 @@ the repository that has the branch checked out, with "files":[PATH...] or "all":
 committed as git add would, and git status is clean there afterwards.
 
 The same input again, with the same content of its worktrees, does nothing twice: what landed is
-reported once more with "replayed":true, what failed is tried again, and what was interrupted is
-finished."#;
+reported once more with "replayed":true, what failed or was refused is tried again, and what was
+interrupted is finished.
+
+With --gate, what is pushed of each branch has passed the command, which runs in a folder of its own;
+an operation that its branch fails with is left out ("kind":"gate")."#;
 
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = OPERATIONS)]
@@ -61,6 +65,8 @@ pub(crate) struct Options {
     /// The operations, one JSON object a line; - for stdin
     #[arg(value_name = "OPS.jsonl")]
     ops: PathBuf,
+    #[command(flatten)]
+    gate: GateOptions,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
@@ -86,6 +92,9 @@ pub(crate) fn run(session: &Session, options: &Options) -> Result<Exit, Stop> {
     }
     if let Some(wait) = options.wait {
         settings = settings.with_wait(wait);
+    }
+    if let Some(gate) = options.gate.gate(session) {
+        settings = settings.with_gate(gate);
     }
     let git = open(&options.repo, settings)?;
     let ops = ops::read(&Input::from(options.ops.clone()))?;
@@ -136,6 +145,7 @@ pub(crate) fn not_applied(error: &ApplyError) -> Stop {
         ApplyError::Busy { .. } => {
             Stop::unfinished(message).help("nothing was done; run again when it has ended")
         }
+        ApplyError::Unheard { .. } => Stop::unfinished(message),
         _ => Stop::refused(message),
     }
 }

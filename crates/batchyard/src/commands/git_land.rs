@@ -1,18 +1,15 @@
 //! `git land`: local branches, merged onto a branch as the remote has it now, in one push.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use git_batch::{Gate, Settings, Strategy};
+use git_batch::{Settings, Strategy};
 
 use super::git_apply::{not_applied, open};
 use crate::cli::{Session, duration};
 use crate::exit::{Exit, Stop};
+use crate::gate::GateOptions;
 use crate::wire::outcomes::{OpLine, OpSummary};
-
-/// Variables that a command which may run what a model wrote must not see.
-const SECRETS: [&str; 2] = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY"];
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
@@ -35,19 +32,11 @@ pub(crate) struct Options {
     /// without end
     #[arg(long, value_name = "D", value_parser = duration)]
     wait: Option<Duration>,
-    /// How long the gate may take for one tree
-    #[arg(long, value_name = "D", value_parser = duration, default_value = "30m", requires = "gate")]
-    gate_timeout: Duration,
-    /// Run the gate also for trees that it has judged before
-    #[arg(long, requires = "gate")]
-    fresh: bool,
     /// The local branches, in the order in which they are merged
     #[arg(value_name = "BRANCH", required = true)]
     branches: Vec<String>,
-    /// A command that must succeed in a folder with the merged files before they are pushed; branches
-    /// that it fails with are left out. Takes the rest of the line, so it stands last
-    #[arg(long, value_name = "CMD", num_args = 1.., allow_hyphen_values = true)]
-    gate: Vec<OsString>,
+    #[command(flatten)]
+    gate: GateOptions,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
@@ -71,11 +60,8 @@ pub(crate) fn run(session: &Session, options: &Options) -> Result<Exit, Stop> {
     if let Some(wait) = options.wait {
         settings = settings.with_wait(wait);
     }
-    if let Some((program, args)) = options.gate.split_first() {
-        let mut gate = Gate::new(program).with_args(args);
-        gate = gate.with_time_limit(Some(options.gate_timeout));
-        gate = SECRETS.into_iter().fold(gate, Gate::without_variable);
-        settings = settings.with_gate(if options.fresh { gate.afresh() } else { gate });
+    if let Some(gate) = options.gate.gate(session) {
+        settings = settings.with_gate(gate);
     }
     let git = open(&options.repo, settings)?;
     let strategy = match options.strategy {

@@ -12,6 +12,7 @@ use super::{git_apply, lessons, prompt};
 use crate::cli::Session;
 use crate::demo::{self, OneByOne, Scratch};
 use crate::exit::{Exit, Stop};
+use crate::gate;
 use crate::output::complain;
 use crate::pipeline::{self, Asked, Board, Landing, Place, RunState, Started, Study, Summary};
 use crate::plan::{Plan, ProviderName};
@@ -114,7 +115,11 @@ fn journey(
     site: &Site<'_>,
 ) -> Result<Exit, Stop> {
     let output = &session.output;
-    let git = git_apply::open(site.repository, Settings::default().with_remote(&plan.remote))?;
+    let mut settings = Settings::default().with_remote(&plan.remote);
+    if let Some(gate) = gate::of(session, plan.gate.as_deref().unwrap_or_default()) {
+        settings = settings.with_gate(gate);
+    }
+    let git = git_apply::open(site.repository, settings)?;
     let repository = Repository::open(site.repository, &plan.remote)?;
     let onto = match (&site.onto, &plan.demo) {
         (Some(made), Some(_)) => made.clone(),
@@ -134,13 +139,7 @@ fn journey(
     let mut board = Board::new(plan);
     let calls = pipeline::ask(session, &mut board, study, provider, &state)?;
     session.interrupt.check()?;
-    let place = Place {
-        git: &git,
-        repository: &repository,
-        onto: &onto,
-        may_push: site.may_push,
-        scratch: &state.scratch("gate"),
-    };
+    let place = Place { git: &git, repository: &repository, onto: &onto, may_push: site.may_push };
     let landing = pipeline::land(session, &mut board, &place)?;
     let summary = Summary::new(&board, &calls, &landing, begun.elapsed().as_secs_f64());
     // The work is done and pushed: what goes wrong from here on is told, and takes nothing back.
@@ -221,7 +220,7 @@ fn dry_run(
         let state = RunState::open(&folder.path().join("state"), started)?;
         calls = pipeline::ask(session, &mut board, study, provider, &state)?;
         let base = |_: &str| Some(onto.to_owned());
-        for operation in pipeline::operations(&board, onto, onto, base).all() {
+        for operation in pipeline::operations(&board, onto, base).all() {
             if output.json {
                 output.object(&ops::to_json(operation));
             } else {

@@ -1,34 +1,28 @@
 //! From usable answers to branches at the remote, in one push.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
-use git_batch::publish::{PushStatus, RefUpdate};
-use git_batch::{Class, GitBatch, ObjectId, Outcome};
+use git_batch::{
+    Class, Extent, GitBatch, ObjectId, OpErrorKind, Operation, OperationKind, Outcome, Report,
+};
 
 use super::board::{Board, Failure, Standing};
-use super::gate;
-use super::ops::{self, Operations};
+use super::ops;
 use crate::cli::Session;
 use crate::exit::{Stop, chain};
-use crate::plan::Push;
 use crate::repository::{RemoteBranches, Repository};
 use crate::wire::outcomes::OpLine;
-
-/// How often the merges are done again because the base moved at the remote meanwhile.
-const MAX_ATTEMPTS: u32 = 3;
 
 /// Where a run lands.
 #[derive(Debug)]
 pub(crate) struct Place<'a> {
+    /// With the gate of the plan.
     pub(crate) git: &'a GitBatch,
     pub(crate) repository: &'a Repository,
     /// The base branch.
     pub(crate) onto: &'a str,
     /// Whether anything may leave the machine.
     pub(crate) may_push: bool,
-    /// A folder for the gate's checkout, which is made and removed.
-    pub(crate) scratch: &'a Path,
 }
 
 /// Pushes of a landing.
@@ -42,21 +36,15 @@ pub(crate) struct Landing {
     pub(crate) held_back: Option<&'static str>,
 }
 
-/// What is committed and merged here, and waits for the gate and the push.
-struct Built {
-    /// The base that the merges stand on, as the remote had it.
-    start: ObjectId,
-    /// The base after the merges; the same if there are none.
-    merged: ObjectId,
-    /// The commit of each task that is still well.
-    commits: BTreeMap<usize, ObjectId>,
-}
+const STOPPED: &str = "recorded answers are pushed only to a remote that the run itself made; the \
+                       commits are on the local branches batchyard/ID";
 
-/// Commits, merges, checks and pushes what was answered; the board says what became of it.
+/// Commits, merges, checks and pushes what was answered, as one landing; the board says what became
+/// of it.
 ///
-/// The base is taken as the remote has it now, and merged on a branch of its own, so that a branch
-/// that somebody has checked out, or has not pulled for a while, is not in the way. If the base
-/// moves at the remote before the push, the merges and the gate are done again.
+/// All begins at the base as the remote has it now: a local base that somebody has checked out, or
+/// has not pulled for a while, is not in the way, and neither is what an earlier run has left on the
+/// branch of a task.
 ///
 /// # Errors
 ///
@@ -66,193 +54,162 @@ pub(crate) fn land(
     board: &mut Board<'_>,
     place: &Place<'_>,
 ) -> Result<Landing, Stop> {
-    let mut landing = Landing::default();
     let tasks = board.answered();
     if tasks.is_empty() {
-        return Ok(landing);
+        return Ok(Landing::default());
     }
-    let mut failures: BTreeMap<usize, Failure> = BTreeMap::new();
-    let mut landed = BTreeMap::new();
-    let staging = format!("batchyard-merge/{}", place.onto);
     let _held = place.repository.hold()?;
-    for attempt in 1.. {
-        failures.clear();
-        let remote = place.repository.remote_branches().map_err(unreachable)?;
-        let built =
-            session.interrupt.shielded(|| build(board, place, &remote, &staging, &mut failures))?;
-        landed.clone_from(&built.commits);
-        if !passes_gate(session, board, place, &built, &mut failures) {
-            landed.clear();
-            break;
-        }
-        if !place.may_push {
-            landing.held_back = Some(STOPPED);
-            break;
-        }
-        let moved = session
-            .interrupt
-            .shielded(|| push(board, place, &remote, &built, &mut landing, &mut failures))?;
-        landed.retain(|at, _| !failures.contains_key(at));
-        if !moved {
-            if built.merged != built.start && !landed.is_empty() {
-                place.repository.follow(place.onto, &staging);
-            }
-            break;
-        }
-        if attempt == MAX_ATTEMPTS {
-            break;
-        }
-        session.output.note(format!("{} moved at the remote; merging again", place.onto));
+    let remote = place.repository.remote_branches().map_err(unreachable)?;
+    let start = place.repository.fetch(&remote, place.onto).map_err(unreachable)?;
+    let bases = session.interrupt.shielded(|| begin(board, place, &remote, start))?;
+    let base = |branch: &str| bases.get(branch).copied().unwrap_or(Some(start));
+    let operations = ops::make(board, place.onto, |branch| base(branch).map(|id| id.to_string()));
+    if let Some(argv) = &board.plan.gate {
+        session.output.note(format!("gate: {}", argv.join(" ")));
     }
-    if board.plan.land.push != Push::Branches {
-        // What was to be done is done by now, so this is told and takes nothing back.
-        if let Err(why) = place.repository.delete_branch(&staging) {
-            session.output.note(format!("note: the branch {staging} is left: {why}"));
-        }
+    let all: Vec<Operation> = operations.all().cloned().collect();
+    let extent = if place.may_push { Extent::All } else { Extent::Local };
+    let report = session
+        .interrupt
+        .shielded(|| place.git.land_with(place.onto, &all, extent))
+        .map_err(|error| unreachable(chain(&error)))?;
+    if report.pushes() == 0 {
+        // It may have been the gate that was stopped.
+        session.interrupt.check()?;
+    }
+    if let Some(why) = not_heard(&operations, &report) {
+        return Err(unreachable(why));
     }
     for at in tasks {
-        let standing = match (failures.remove(&at), landed.get(&at)) {
-            (Some(failure), _) => Standing::Failed(failure),
-            (None, Some(commit)) => Standing::Landed { commit: commit.to_string() },
-            (None, None) => Standing::Failed(Failure::new("not_landed", "no commit was made")),
-        };
+        let standing = standing(session, board, &operations, at, &report);
         board.set(at, standing);
     }
-    Ok(landing)
+    let is_asked = |op: &&Operation| {
+        matches!(op.kind, OperationKind::Push(_))
+            && !matches!(report.get(&op.id), Some(Outcome::Skipped { .. }))
+    };
+    Ok(Landing {
+        asked: all.iter().filter(is_asked).count(),
+        pushes: report.pushes().into(),
+        held_back: (!place.may_push).then_some(STOPPED),
+    })
 }
 
-const STOPPED: &str = "recorded answers are pushed only to a remote that the run itself made; the \
-                       commits are on the local branches batchyard/ID";
-
-/// Commits on the branches of the tasks and merges them on the staging branch, all locally.
-fn build(
+/// Sets branches of tasks to where they begin, and says where that is if it is not `start`: nothing
+/// where a branch goes on.
+///
+/// What an earlier run has left and nobody has published is no part of this one; it stays in the
+/// branch's reflog.
+fn begin(
     board: &Board<'_>,
     place: &Place<'_>,
     remote: &RemoteBranches,
-    staging: &str,
-    failures: &mut BTreeMap<usize, Failure>,
-) -> Result<Built, Stop> {
+    start: ObjectId,
+) -> Result<BTreeMap<String, Option<ObjectId>>, Stop> {
     let repository = place.repository;
-    let start = repository.fetch(remote, place.onto).map_err(unreachable)?;
-    let known = repository.branches().map_err(unreachable)?;
-    let base = |branch: &str| (!known.contains(branch)).then(|| start.to_string());
-    let Operations { commits, merges, .. } = ops::make(board, place.onto, staging, base);
-    if board.plan.land.push != Push::Branches {
-        repository.set_branch(staging, start).map_err(unreachable)?;
-    }
-    let (tasks, operations): (Vec<usize>, Vec<_>) = commits.into_iter().chain(merges).unzip();
-    let report = place.git.apply(operations).map_err(|error| unreachable(chain(&error)))?;
-    let mut built = Built { start, merged: start, commits: BTreeMap::new() };
-    for (at, (id, outcome)) in tasks.into_iter().zip(&report.outcomes) {
-        match outcome {
-            Outcome::Landed { commit, .. } | Outcome::NoChange { commit, .. } => {
-                // The first is the task's own commit; a merge of it comes later.
-                built.commits.entry(at).or_insert(*commit);
-            }
-            // A merge that was skipped has failed with its commit already.
-            other => {
-                if let Some(error) = OpLine::of(id, other).error {
-                    failures.entry(at).or_insert(Failure::new(error.kind, error.message));
-                }
-            }
+    let known = repository.branches("batchyard").map_err(unreachable)?;
+    let mut bases = BTreeMap::new();
+    for (_, task, standing) in board.iter() {
+        let branch = task.branch();
+        let (Standing::Answered { .. }, Some(local)) = (standing, known.get(&branch)) else {
+            continue;
+        };
+        if local.is_checked_out {
+            bases.insert(branch, None);
+            continue;
         }
+        // The remote's branch is gone on from, unless the base has all of it.
+        let published = match remote.tips.contains_key(&branch) {
+            true => Some(repository.fetch(remote, &branch).map_err(unreachable)?),
+            false => None,
+        };
+        let published = published.filter(|there| !repository.is_ancestor(*there, start));
+        let from = published.unwrap_or(start);
+        if local.tip != from {
+            repository.set_branch(&branch, local.tip, from).map_err(unreachable)?;
+        }
+        bases.insert(branch, published.is_none().then_some(start));
     }
-    built.commits.retain(|at, _| !failures.contains_key(at));
-    if let Some(merged) = repository.branch(staging) {
-        built.merged = merged;
-    }
-    Ok(built)
+    Ok(bases)
 }
 
-fn passes_gate(
+/// Why all that was to be pushed may still arrive if the same is tried again.
+fn not_heard(operations: &ops::Operations, report: &Report) -> Option<String> {
+    // Where the base is pushed, it decides.
+    let base = operations.pushes.iter().find(|(task, _)| task.is_none());
+    let pushes = match base {
+        Some(base) => std::slice::from_ref(base),
+        None => &operations.pushes,
+    };
+    let mut why = None;
+    for end in pushes.iter().filter_map(|(_, op)| report.get(&op.id)) {
+        match end {
+            Outcome::Rejected { class: Class::Transient, reason } => why = Some(reason.clone()),
+            Outcome::Failed(error) if error.kind == OpErrorKind::Remote => {
+                why = Some(error.message.clone());
+            }
+            Outcome::Skipped { .. } => {}
+            _ => return None,
+        }
+    }
+    why
+}
+
+/// Where a task stands after the landing.
+fn standing(
     session: &Session,
     board: &Board<'_>,
-    place: &Place<'_>,
-    built: &Built,
-    failures: &mut BTreeMap<usize, Failure>,
-) -> bool {
-    let Some(argv) = &board.plan.gate else { return true };
-    if built.commits.is_empty() {
-        return true;
-    }
-    session.output.note(format!("gate: {}", argv.join(" ")));
-    let merged = built.merged.to_string();
-    let Err(why) = gate::run(place.repository.folder(), &merged, argv, place.scratch) else {
-        return true;
+    operations: &ops::Operations,
+    at: usize,
+    report: &Report,
+) -> Standing {
+    let end = |op: &Operation| Some((op.id.clone(), report.get(&op.id)?.clone()));
+    let outcome = |operations: &[(usize, Operation)]| {
+        operations.iter().find(|(task, _)| *task == at).and_then(|(_, op)| end(op))
     };
-    for at in built.commits.keys() {
-        failures.insert(*at, Failure::new("gate", why.clone()));
+    let failure = |(id, outcome): (String, Outcome)| {
+        let error = OpLine::of(&id, &outcome).error?;
+        Some(Failure::new(error.kind, error.message))
+    };
+    let Some((id, committed)) = outcome(&operations.commits) else {
+        return Standing::Failed(Failure::new("not_landed", "no commit was made"));
+    };
+    let commit = match committed {
+        Outcome::Landed { commit, .. } | Outcome::NoChange { commit, .. } => commit.to_string(),
+        other => {
+            let failed = failure((id, other));
+            let failed = failed.unwrap_or_else(|| Failure::new("not_landed", "it was not made"));
+            return Standing::Failed(failed);
+        }
+    };
+    let merged = outcome(&operations.merges);
+    let is_merged = merged.is_some();
+    if let Some(failed) = merged.and_then(failure) {
+        return Standing::Failed(told(session, failed));
     }
-    false
+    let pushed = operations.pushes.iter().find(|(task, _)| *task == Some(at));
+    if let Some(failed) = pushed.and_then(|(_, op)| end(op)).and_then(failure) {
+        let branch = board.plan.tasks[at].branch();
+        let message = format!("{branch}: {}", failed.message);
+        if !is_merged {
+            return Standing::Failed(Failure::new(failed.kind, message));
+        }
+        // Its change is where the plan wants it.
+        session.output.note(format!("note: not pushed: {message}"));
+    }
+    Standing::Landed { commit }
 }
 
-/// Pushes the branches of the tasks and the base with one command; each ref lands or fails alone.
-///
-/// Returns whether the base has moved at the remote, so that trying again makes sense.
-///
-/// # Errors
-///
-/// The remote could not be asked at all; the commits are here and the answers in the state.
-fn push(
-    board: &Board<'_>,
-    place: &Place<'_>,
-    remote: &RemoteBranches,
-    built: &Built,
-    landing: &mut Landing,
-    failures: &mut BTreeMap<usize, Failure>,
-) -> Result<bool, Stop> {
-    let how = board.plan.land.push;
-    let mut updates = Vec::new();
-    // The task of each update; the base belongs to all of them.
-    let mut owners = Vec::new();
-    if how != Push::Base {
-        for (&at, &new) in &built.commits {
-            let branch = board.plan.tasks[at].branch();
-            let expect = remote.tips.get(&branch).copied();
-            if expect != Some(new) {
-                updates.push(RefUpdate { name: full(&branch).into(), expect, new });
-                owners.push(Some(at));
-            }
+/// Tells the user what a gate has printed and keeps it out of the failure, which becomes a lesson.
+fn told(session: &Session, mut failure: Failure) -> Failure {
+    if failure.kind == OpErrorKind::Gate.as_str() {
+        session.output.note(&failure.message);
+        let end = " on the merged tree";
+        if let Some(at) = failure.message.find(end) {
+            failure.message.truncate(at + end.len());
         }
     }
-    if how != Push::Branches && built.merged != built.start {
-        let (expect, new) = (Some(built.start), built.merged);
-        updates.push(RefUpdate { name: full(place.onto).into(), expect, new });
-        owners.push(None);
-    }
-    landing.asked = landing.asked.max(updates.len());
-    if updates.is_empty() {
-        return Ok(false);
-    }
-    let report = place.repository.push(&updates).map_err(unreachable)?;
-    landing.pushes += u64::from(report.pushes);
-    let mut moved = false;
-    for (owner, (name, status)) in owners.into_iter().zip(&report.refs) {
-        let reason = match status {
-            PushStatus::Rejected { class, reason } => {
-                moved |= owner.is_none() && *class == Class::Transient;
-                reason.as_str()
-            }
-            landed if landed.is_landed() => continue,
-            _ => "the remote did not confirm it",
-        };
-        let failure = Failure::new("rejected", format!("{name}: {reason}"));
-        match owner {
-            Some(at) => {
-                failures.insert(at, failure);
-            }
-            None => {
-                for at in built.commits.keys() {
-                    failures.entry(*at).or_insert_with(|| failure.clone());
-                }
-            }
-        }
-    }
-    Ok(moved)
-}
-
-fn full(branch: &str) -> String {
-    format!("refs/heads/{branch}")
+    failure
 }
 
 fn unreachable(why: String) -> Stop {

@@ -3,7 +3,6 @@
 
 mod ask;
 mod board;
-mod gate;
 mod land;
 mod learn;
 mod ops;

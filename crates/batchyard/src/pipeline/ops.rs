@@ -15,12 +15,10 @@ pub(crate) struct Operations {
 
 /// Makes the operations for the usable answers, in the order of the plan.
 ///
-/// `into` is the branch that is merged into on behalf of `onto`. `base` says where the branch of a
-/// task starts; `None` goes on with a branch that exists.
+/// `base` says where the branch of a task starts; `None` goes on with a branch that exists.
 pub(crate) fn make(
     board: &Board<'_>,
     onto: &str,
-    into: &str,
     base: impl Fn(&str) -> Option<String>,
 ) -> Operations {
     let push = board.plan.land.push;
@@ -40,7 +38,7 @@ pub(crate) fn make(
             let merged = format!("{}/merge", task.id);
             let merge = Merge {
                 source: branch.clone(),
-                into: into.to_owned(),
+                into: onto.to_owned(),
                 strategy: Strategy::Merge,
                 message: Some(format!("Merge branch '{branch}' into {onto}").into()),
             };

@@ -127,11 +127,6 @@ impl RunState {
         self.folder.join("llm")
     }
 
-    /// Returns a path for what lives only as long as this process.
-    pub(crate) fn scratch(&self, name: &str) -> PathBuf {
-        self.folder.join(name)
-    }
-
     /// Removes the state of a run that is over, and nothing that is not part of it.
     pub(crate) fn remove(self) -> io::Result<()> {
         // First the header: what is left without it is no run any more.

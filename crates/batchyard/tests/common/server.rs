@@ -42,6 +42,9 @@ impl Server {
             .model(|question| {
                 let path = question.text.split("path:").nth(1);
                 let text = match path.and_then(|rest| rest.split_whitespace().next()) {
+                    Some(path) if path.starts_with('-') => {
+                        json!({ "files": [{ "path": path[1..], "delete": true }] }).to_string()
+                    }
                     Some(path) => {
                         json!({ "files": [{ "path": path, "content": "made\n" }] }).to_string()
                     }

@@ -58,10 +58,12 @@ impl Batch<'_, '_> {
         let mut caught_up = BTreeMap::new();
         let mut new = Vec::new();
         for (name, &ours) in wanted {
-            let result = self.catch_up(name, ours).and_then(|id| match id == ours {
-                true => Ok(id),
-                false => self.pass_again(id).map(|()| id),
-            });
+            let mut result = self.catch_up(name, ours);
+            if let Ok(id) = result
+                && id != ours
+            {
+                result = self.pass_again(id).map(|()| id);
+            }
             if let Ok(id) = result
                 && id != ours
             {

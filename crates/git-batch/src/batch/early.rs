@@ -38,17 +38,17 @@ impl Batch<'_, '_> {
             return true;
         }
         self.wait_for_worktrees();
-        let mut moved = moves.to_vec();
+        let mut done = moves.to_vec();
         let faults = match self.session.store.move_refs(moves, &self.session.signer) {
             Ok(results) => {
                 let named = moves.iter().map(|m| m.name.clone()).zip(results);
                 let failed = named.filter_map(|(name, result)| Some((name, result.err()?)));
                 let faults: Vec<_> = failed.collect();
-                moved.retain(|m| faults.iter().all(|(name, _)| *name != m.name));
+                done.retain(|m| faults.iter().all(|(name, _)| *name != m.name));
                 faults
             }
             Err(faults) => {
-                moved.clear();
+                done.clear();
                 faults
             }
         };
@@ -59,7 +59,7 @@ impl Batch<'_, '_> {
         for (name, error) in faults {
             self.stays(&name, &error, pending, outcomes);
         }
-        self.take_back(moved, outcomes);
+        self.take_back(done, outcomes);
         false
     }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
@@ -20,6 +20,9 @@ const KEPT: usize = 4 << 10;
 /// How long the output may stay open when the process group is gone: who has left the group can hold
 /// it open for ever.
 const GRACE: Duration = Duration::from_millis(500);
+
+/// How often it is looked whether the run is to end.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// What a run came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,7 +54,7 @@ pub(crate) fn run(gate: &Gate, tree: &Path) -> io::Result<Ran> {
         keep_last(reader, &keeping);
         drop(output_end);
     });
-    let ended = reading.and_then(|()| wait(&child, gate.time_limit));
+    let ended = reading.and_then(|()| wait(&child, gate));
     // Not waited for yet, so the number of the group cannot be another's.
     if let Some(group) = Pid::from_raw(child.id().cast_signed()) {
         let _ = kill_process_group(group, Signal::KILL);
@@ -88,7 +91,7 @@ fn command(gate: &Gate, tree: &Path) -> Command {
 }
 
 /// Waits until the process has ended, but does not take its status; false if time was up before.
-fn wait(child: &Child, limit: Option<Duration>) -> io::Result<bool> {
+fn wait(child: &Child, gate: &Gate) -> io::Result<bool> {
     let Some(pid) = Pid::from_raw(child.id().cast_signed()) else { return Ok(true) };
     let (sender, ended) = mpsc::channel();
     spawn("gate-wait", move || {
@@ -97,10 +100,20 @@ fn wait(child: &Child, limit: Option<Duration>) -> io::Result<bool> {
         // Nobody may listen any more.
         let _ = sender.send(());
     })?;
-    Ok(match limit {
-        None => ended.recv().is_ok(),
-        Some(limit) => ended.recv_timeout(limit) != Err(RecvTimeoutError::Timeout),
-    })
+    let started = Instant::now();
+    loop {
+        let left = gate.time_limit.map(|limit| limit.saturating_sub(started.elapsed()));
+        if left == Some(Duration::ZERO) {
+            return Ok(false);
+        }
+        let pause = left.map_or(LOOK, |left| left.min(LOOK));
+        if ended.recv_timeout(pause) != Err(RecvTimeoutError::Timeout) {
+            return Ok(true);
+        }
+        if gate.is_stopped() {
+            return Err(io::Error::new(io::ErrorKind::Interrupted, "it was stopped"));
+        }
+    }
 }
 
 fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {

@@ -32,6 +32,8 @@ pub(crate) enum Command {
     Stats(File),
     /// Print every broken line; status 1 if there is one
     Check(File),
+    /// Read the file a second time and print the lessons that are another then; status 1 if one is
+    Verify(File),
     /// Say that a lesson helped or did harm, which `recall` ranks by
     Feedback(change::Feedback),
     /// Remove lessons; their text is in the file until it is compacted
@@ -58,6 +60,7 @@ pub(crate) fn run(session: &Session, command: &Command) -> Result<Exit, Stop> {
         Command::Recall(options) => recall::run(session, options),
         Command::Stats(options) => report::stats(session, &options.file),
         Command::Check(options) => report::check(session, &options.file),
+        Command::Verify(options) => report::verify(session, &options.file),
         Command::Feedback(options) => change::feedback(session, options),
         Command::Forget(options) => change::forget(session, options),
         Command::Compact(options) => change::compact(session, options),

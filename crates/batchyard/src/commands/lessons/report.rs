@@ -1,4 +1,4 @@
-//! `lessons stats` and `lessons check`.
+//! `lessons stats`, `lessons check` and `lessons verify`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -86,4 +86,19 @@ pub(super) fn check(session: &Session, path: &Path) -> Result<Exit, Stop> {
         ));
     }
     Ok(Exit::of_failed(usize::try_from(report.faults_total).unwrap_or(usize::MAX)))
+}
+
+/// Something that changes the file in place, without its lock, shows between two readings.
+pub(super) fn verify(session: &Session, path: &Path) -> Result<Exit, Stop> {
+    let index = open_existing(path)?;
+    say_faults(session, path, &index.report());
+    let verified = index.verify().map_err(|error| Stop::refused(chain(&error)))?;
+    let (lessons, stale) = (verified.lessons, &verified.stale);
+    if session.output.json {
+        session.output.object(&json!({ "summary": { "lessons": lessons, "stale": stale } }));
+    } else {
+        stale.iter().for_each(|id| session.output.line(format!("{id:?} is another now")));
+        session.output.line(format!("{lessons} lessons, {} are another now", stale.len()));
+    }
+    Ok(Exit::of_failed(stale.len()))
 }

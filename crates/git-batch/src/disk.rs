@@ -4,6 +4,7 @@
 //! With the feature `testing`, which only the tests of this crate use, all changes are noted in their
 //! order, so that a test can see what would be left of each beginning of them.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -109,6 +110,36 @@ pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()?;
     note(|| Change::SyncFolder(path.to_owned()));
     Ok(())
+}
+
+/// How many folders are made durable one by one; more are with one call for the whole file system, which
+/// writes what others have not written yet too.
+#[cfg(target_os = "linux")]
+const MAX_FOLDERS: usize = 2;
+
+/// Makes the names in folders durable, as far as that can be done, and returns how many calls that took.
+pub(crate) fn sync_folders(paths: &BTreeSet<PathBuf>) -> u32 {
+    #[cfg(target_os = "linux")]
+    if paths.len() > MAX_FOLDERS {
+        return sync_file_systems(paths);
+    }
+    paths.iter().map(|path| u32::from(sync_folder(path).is_ok())).sum()
+}
+
+/// One call for each file system: one, unless somebody keeps refs behind a link.
+#[cfg(target_os = "linux")]
+fn sync_file_systems(paths: &BTreeSet<PathBuf>) -> u32 {
+    use std::os::unix::fs::MetadataExt;
+    let mut synced: BTreeSet<u64> = BTreeSet::new();
+    for path in paths {
+        let Ok(folder) = File::open(path) else { continue };
+        let Ok(data) = folder.metadata() else { continue };
+        if synced.contains(&data.dev()) || rustix::fs::syncfs(&folder).is_ok() {
+            synced.insert(data.dev());
+            note(|| Change::SyncFolder(path.clone()));
+        }
+    }
+    u32::try_from(synced.len()).unwrap_or(u32::MAX)
 }
 
 /// Makes a folder durable that may not be there yet; the one above it is. Returns how many calls of

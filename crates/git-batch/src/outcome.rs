@@ -321,7 +321,7 @@ pub struct Receipt {
     pub bytes: u64,
     /// `git` programs started.
     pub processes: u32,
-    /// Files and folders made durable, each with one `fsync`.
+    /// Calls that made files and folders durable, each of them `fsync` or, for many folders, `syncfs`.
     pub fsyncs: u32,
     /// How often a gate ran; verdicts that were known do not count.
     pub gate_runs: u32,

@@ -245,6 +245,28 @@ fn a_server_that_limits_the_refs_of_a_push_gets_several() {
     assert!(report.outcomes.iter().all(|(_, end)| end.is_success()), "{report:?}");
 }
 
+/// However many folders loose branches are in.
+#[test]
+fn branches_in_many_folders_cost_no_more_than_a_few_calls() {
+    let mut counts = Vec::new();
+    for count in [3, 30] {
+        let fixture = Fixture::new();
+        let names: Vec<String> = (0..count).map(|n| format!("agent/{n}/work")).collect();
+        for name in &names {
+            fixture.git(["update-ref", &format!("refs/heads/{name}"), "main"]);
+        }
+        let operations = names.iter().flat_map(|name| {
+            let commit = Commit::new(name, "m").write("more", "x");
+            [Operation::commit(format!("c {name}"), commit), push(name)]
+        });
+        let receipt = fixture.open().apply(operations.collect()).unwrap().receipt();
+        assert_eq!(receipt.refs.len(), 2 * names.len());
+        counts.push(receipt.fsyncs);
+        fixture.assert_sound();
+    }
+    assert!(counts[0] <= 10 && counts[0] == counts[1], "{counts:?}");
+}
+
 /// However many branches, and whether they are new, packed or loose.
 #[test]
 fn few_files_are_made_durable_whatever_the_branches_are() {

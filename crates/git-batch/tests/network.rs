@@ -54,3 +54,51 @@ fn a_remote_that_never_answers_is_given_up_when_the_time_is_over() {
     assert!(format!("{:?}", report.get("p")).contains("300ms"), "{report:?}");
     assert_eq!(fs::read_to_string(tries).unwrap().lines().count(), 1);
 }
+
+/// Limits what one call of git may take.
+fn within(fixture: &Fixture, limit: Duration) -> GitBatch {
+    let settings = Settings::default().with_time_limit(Some(limit));
+    GitBatch::open(fixture.work(), settings).unwrap()
+}
+
+/// One byte a second, from the first one on.
+#[test]
+fn a_remote_that_trickles_is_given_up() {
+    let fixture = Fixture::new();
+    behind_ssh(
+        &fixture,
+        "for last; do :; done; eval \"$last\" | while dd bs=1 count=1 2>/dev/null; do sleep 1; done",
+    );
+    let git = within(&fixture, Duration::from_millis(300));
+    let report = git.apply(operations()).unwrap();
+    let commit = landed(&report, "c");
+    assert_eq!(kind(report.get("p")), Some(OpErrorKind::Remote));
+    assert!(format!("{:?}", report.get("p")).contains("300ms"), "{report:?}");
+    fixture.git(["remote", "set-url", "origin", fixture.remote().to_str().unwrap()]);
+    let again = fixture.open().apply(operations()).unwrap();
+    assert_eq!((landed(&again, "c"), landed(&again, "p")), (commit, commit));
+    assert_eq!(fixture.at_remote(["reflog", "show", "x"]).lines().count(), 1);
+}
+
+/// Its answer to the push never ends: before it has taken the push, and after.
+#[test]
+fn what_an_answer_without_end_has_landed_is_found_out() {
+    let trickle = "cat > /dev/null; while printf x >&2; do sleep 1; done";
+    for hook in ["pre-receive", "post-receive"] {
+        let fixture = Fixture::new();
+        fixture.hook(hook, trickle);
+        let git = within(&fixture, Duration::from_secs(5));
+        let report = git.apply(operations()).unwrap();
+        let commit = landed(&report, "c");
+        if hook == "post-receive" {
+            // The remote says that it has it.
+            assert_eq!(landed(&report, "p"), commit);
+        } else {
+            assert!(!report.get("p").unwrap().is_success(), "{report:?}");
+            fixture.hook(hook, "exit 0");
+            let again = fixture.open().apply(operations()).unwrap();
+            assert_eq!((landed(&again, "c"), landed(&again, "p")), (commit, commit));
+        }
+        assert_eq!(fixture.at_remote(["reflog", "show", "x"]).lines().count(), 1);
+    }
+}

@@ -169,7 +169,7 @@ impl Store {
             };
             stops::reach("ref moved");
             if packs_all && is_loose {
-                folders.extend(path_of(&m.name).parent().map(Path::to_owned));
+                folders.extend(self.common_dir.join(path_of(&m.name)).parent().map(Path::to_owned));
             }
             if let (Ok(()), Some(index)) = (&written, indexes.remove(&m.name)) {
                 // The branch has moved. An index that does not follow shows the commit as undone,
@@ -179,9 +179,7 @@ impl Store {
             }
             results.push(written.map_err(|error| not_moved(m, &error)));
         }
-        for folder in folders {
-            self.fsyncs += self.sync_folder(&folder.join("any"));
-        }
+        self.fsyncs += disk::sync_folders(&folders);
         stops::reach("refs moved");
         drop(locks);
         // The time of the file is too coarse on some file systems to show that it is another.

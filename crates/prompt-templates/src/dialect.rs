@@ -97,9 +97,6 @@ impl fmt::Debug for Dialect {
 
 fn engine() -> Engine<'static> {
     let mut engine = Engine::new();
-    // The searcher that `upon` has for its usual delimiters takes the last brace of '}}' and a brace
-    // behind it for another closer; the one for delimiters of one's own does not.
-    engine.set_syntax(upon::Syntax::default());
     functions::register(&mut engine);
     // Cycles are refused when templates are linked, so a render ends without a bound here.
     engine.set_max_include_depth(usize::MAX);

@@ -310,7 +310,7 @@ impl Reader<'_, '_> {
 }
 
 /// Returns what a string literal stands for; it comes with its quotes.
-fn unescape(literal: &str) -> std::result::Result<String, (usize, String)> {
+pub(crate) fn unescape(literal: &str) -> std::result::Result<String, (usize, String)> {
     let mut value = String::with_capacity(literal.len());
     let mut chars = literal.char_indices().skip(1);
     while let Some((index, c)) = chars.next() {

@@ -16,33 +16,70 @@ pub(crate) struct Signature {
     /// What stands for the last argument when it is left out.
     pub(crate) default: &'static str,
     pub(crate) usage: &'static str,
+    pub(crate) function: Builtin,
 }
 
-const fn takes(name: &'static str, count: usize, usage: &'static str) -> Signature {
-    Signature { name, min: count, max: count, default: "", usage }
+/// What a function comes to, unless it fails; why it does is what `upon` says. One that takes one argument
+/// does not look at the other.
+pub(crate) type Builtin = fn(&Value, &Value) -> Option<Value>;
+
+const fn takes(
+    name: &'static str,
+    count: usize,
+    usage: &'static str,
+    function: Builtin,
+) -> Signature {
+    Signature { name, min: count, max: count, default: "", usage, function }
 }
 
 /// All functions, by name.
 pub(crate) const SIGNATURES: &[Signature] = &[
-    takes("and", 2, "and(a, b)"),
-    takes("contains", 2, "contains(list, item)"),
-    takes("default", 2, "?.name | default: \"none\""),
-    takes("eq", 2, "eq(a, b)"),
-    Signature { name: "fence", min: 1, max: 2, default: "\"\"", usage: "text | fence: \"rust\"" },
-    takes("ge", 2, "ge(a, b)"),
-    takes("gt", 2, "gt(a, b)"),
-    Signature { name: "indent", min: 1, max: 2, default: "4", usage: "text | indent: 4" },
-    takes("join", 2, "list | join: \", \""),
-    takes("json", 1, "value | json"),
-    takes("le", 2, "le(a, b)"),
-    takes("len", 1, "len(list)"),
-    takes("lt", 2, "lt(a, b)"),
-    takes("ne", 2, "ne(a, b)"),
-    takes("or", 2, "or(a, b)"),
-    takes("quote", 1, "text | quote"),
-    takes("truncate_tokens", 2, "text | truncate_tokens: 500"),
-    takes("xml", 2, "text | xml: \"document\""),
+    takes("and", 2, "and(a, b)", |a, b| Some((truthy(a) && truthy(b)).into())),
+    takes("contains", 2, "contains(list, item)", |a, b| value(contains(a, b))),
+    takes("default", 2, "?.name | default: \"none\"", |a, b| Some(or_default(a, b))),
+    takes("eq", 2, "eq(a, b)", |a, b| Some(equal(a, b).into())),
+    Signature {
+        min: 1,
+        default: "\"\"",
+        ..takes("fence", 2, "text | fence: \"rust\"", |a, b| value(fence(text(a)?, text(b)?)))
+    },
+    takes("ge", 2, "ge(a, b)", |a, b| value(compare(a, b).map(Ordering::is_ge))),
+    takes("gt", 2, "gt(a, b)", |a, b| value(compare(a, b).map(Ordering::is_gt))),
+    Signature {
+        min: 1,
+        default: "4",
+        ..takes("indent", 2, "text | indent: 4", |a, b| {
+            value(indent(text(a)?, integer(b)?.try_into().ok()?))
+        })
+    },
+    takes("join", 2, "list | join: \", \"", |a, b| match a {
+        Value::List(list) => value(join(list, text(b)?)),
+        _ => None,
+    }),
+    takes("json", 1, "value | json", |a, _| value(to_json(a))),
+    takes("le", 2, "le(a, b)", |a, b| value(compare(a, b).map(Ordering::is_le))),
+    takes("len", 1, "len(list)", |a, _| value(len(a))),
+    takes("lt", 2, "lt(a, b)", |a, b| value(compare(a, b).map(Ordering::is_lt))),
+    takes("ne", 2, "ne(a, b)", |a, b| Some((!equal(a, b)).into())),
+    takes("or", 2, "or(a, b)", |a, b| Some((truthy(a) || truthy(b)).into())),
+    takes("quote", 1, "text | quote", |a, _| Some(quote(text(a)?).into())),
+    takes("truncate_tokens", 2, "text | truncate_tokens: 500", |a, b| {
+        value(truncate_tokens(text(a)?, integer(b)?))
+    }),
+    takes("xml", 2, "text | xml: \"document\"", |a, b| value(xml(text(a)?, text(b)?))),
 ];
+
+fn value<T: Into<Value>>(result: Result<T, String>) -> Option<Value> {
+    result.ok().map(Into::into)
+}
+
+fn text(value: &Value) -> Option<&str> {
+    if let Value::String(text) = value { Some(text) } else { None }
+}
+
+fn integer(value: &Value) -> Option<i64> {
+    if let Value::Integer(value) = value { Some(*value) } else { None }
+}
 
 /// What prints a path that may be absent. Templates cannot name it; it is written for them.
 pub(crate) const OPTIONAL: &str = "optional";
@@ -67,10 +104,7 @@ pub(crate) fn register(engine: &mut Engine<'_>) {
     });
     engine.add_function("and", |a: &Value, b: &Value| truthy(a) && truthy(b));
     engine.add_function("contains", contains);
-    engine.add_function("default", |value: &Value, default: &Value| match value {
-        Value::None => default.clone(),
-        value => value.clone(),
-    });
+    engine.add_function("default", or_default);
     engine.add_function("eq", equal);
     engine.add_function("fence", fence);
     engine.add_function("ge", |a: &Value, b: &Value| compare(a, b).map(Ordering::is_ge));
@@ -110,6 +144,10 @@ pub(crate) fn truthy(value: &Value) -> bool {
         Value::List(value) => !value.is_empty(),
         Value::Map(value) => !value.is_empty(),
     }
+}
+
+fn or_default(value: &Value, default: &Value) -> Value {
+    if let Value::None = value { default.clone() } else { value.clone() }
 }
 
 fn equal(a: &Value, b: &Value) -> bool {

@@ -103,9 +103,9 @@ impl Generated {
                 // A brace in front of a tag, the template's or one written here, would join it.
                 [b'{', b'}', b'}', ..] => (brace, 3),
                 [b'{'] => (brace, 1),
-                [b'}', ..] if brace > from && matches!(bytes[brace - 1], b'%' | b'#') => {
-                    (brace - 1, 2)
-                }
+                // `upon` takes the last brace of a tag and one behind it for another closer.
+                [b'}', ..] if brace == from => (brace, 1),
+                [b'}', ..] if matches!(bytes[brace - 1], b'%' | b'#') => (brace - 1, 2),
                 _ => {
                     at = brace + 1;
                     continue;
@@ -182,6 +182,8 @@ mod tests {
             ("{% raw %}{{% endraw %}{{ a }}", "{1"),
             ("{{ a }}}{% raw %}{{% endraw %}{% if a %}{}}{% endif %}", "1}{{}}"),
             ("{}}", "{}}"),
+            ("}{{ a }}}{% if a %}}{% endif %}}{# c #}}", "}1}}}}"),
+            ("%{% if a %}}%}{% endif %}#{# c #}}#}-{{ a -}} }", "%}%}#}#}-1}"),
             ("{}}}{%raw%}{{{{%endraw%}}", "{}}}{{{}"),
         ] {
             let (source, found) = rendered(text);

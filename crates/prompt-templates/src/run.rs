@@ -1,5 +1,6 @@
 //! Runs the programs of segments over data; see [`Program`].
 
+use std::borrow::Cow;
 use std::collections::btree_map;
 use std::fmt::{self, Write};
 use std::slice;
@@ -7,8 +8,9 @@ use std::slice;
 use upon::Value;
 
 use crate::compiled::Compiled;
+use crate::functions::truthy;
 use crate::linked::Linked;
-use crate::straight::{Member, Program, Step};
+use crate::straight::{Expression, Member, Program, Step};
 use crate::value::float;
 
 /// Something that is left to `upon`: most often an error, of which it says place and reason.
@@ -77,6 +79,15 @@ impl<'r> Run<'r> {
                         at = *otherwise;
                     }
                 }
+                Step::Show(expression) => {
+                    let value = self.value(source, program, expression)?;
+                    self.print(Found::Value(&value), &[])?;
+                }
+                Step::Test { value, not, otherwise } => {
+                    if truthy(&*self.value(source, program, value)?) == *not {
+                        at = *otherwise;
+                    }
+                }
                 Step::Jump(to) => at = *to,
                 Step::For { list, names: (first, second), end } => {
                     let first = &source[first.clone()];
@@ -125,7 +136,7 @@ impl<'r> Run<'r> {
         self.push("")
     }
 
-    fn print(&mut self, found: Found<'r>, members: &[Member]) -> Result {
+    fn print(&mut self, found: Found<'_>, members: &[Member]) -> Result {
         match found {
             Found::Value(Value::String(value)) => self.push(value),
             Found::Value(&Value::Integer(value)) => self.push_number(value),
@@ -140,6 +151,24 @@ impl<'r> Run<'r> {
                 if may_be { Ok(()) } else { Err(Unusual) }
             }
             Found::Value(Value::List(_) | Value::Map(_)) => Err(Unusual),
+        }
+    }
+
+    /// Works out what an expression comes to.
+    fn value(
+        &self,
+        source: &str,
+        program: &'r Program,
+        expression: &'r Expression,
+    ) -> Result<Cow<'r, Value>> {
+        match expression {
+            Expression::Path(path) => self.find(source, program.members(*path))?.into_value(),
+            Expression::Literal(value) => Ok(Cow::Borrowed(value)),
+            Expression::Call(function, arguments) => {
+                let one = self.value(source, program, &arguments.0)?;
+                let two = self.value(source, program, &arguments.1)?;
+                function(&one, &two).map(Cow::Owned).ok_or(Unusual)
+            }
         }
     }
 
@@ -250,10 +279,22 @@ fn member<'r>(value: &'r Value, source: &str, member: &Member) -> Result<Found<'
     }
 }
 
-impl Found<'_> {
+impl<'r> Found<'r> {
+    fn into_value(self) -> Result<Cow<'r, Value>> {
+        Ok(match self {
+            Self::Value(value) => Cow::Borrowed(value),
+            Self::Key(key) => Cow::Owned(Value::String(key.to_owned())),
+            Self::Index(index) => {
+                Cow::Owned(Value::Integer(index.try_into().map_err(|_| Unusual)?))
+            }
+            Self::Bool(value) => Cow::Owned(Value::Bool(value)),
+            Self::Absent => Cow::Owned(Value::None),
+        })
+    }
+
     fn is_true(self) -> bool {
         match self {
-            Self::Value(value) => crate::functions::truthy(value),
+            Self::Value(value) => truthy(value),
             Self::Key(key) => !key.is_empty(),
             Self::Index(index) => index != 0,
             Self::Bool(value) => value,

@@ -33,6 +33,8 @@ struct Entry {
     linked: Arc<Linked>,
     /// Used since the hand of the sieve came by. What came from the folder is never evicted and has none.
     mark: Option<Arc<AtomicBool>>,
+    /// Here as well, so that most need not be looked at when others change.
+    has_partials: bool,
 }
 
 impl Entry {
@@ -227,7 +229,7 @@ impl Set {
             };
             link(compiled, version, &counters);
         }
-        for (name, entry) in self.entries.iter() {
+        for (name, entry) in self.entries.iter().filter(|(_, entry)| entry.has_partials) {
             let old = &entry.linked;
             if old.partials().any(|partial| is_touched(&partial.name)) && !is_touched(name) {
                 link(&old.root, old.version, &old.counters);
@@ -252,7 +254,8 @@ impl Set {
                 Some(old.flatten().unwrap_or_default())
             };
             let name = Arc::clone(&linked.root.name);
-            self.entries.insert(&name, Entry { linked, mark });
+            let has_partials = linked.partials().next().is_some();
+            self.entries.insert(&name, Entry { linked, mark, has_partials });
         }
         Ok(())
     }

@@ -1,9 +1,13 @@
-//! Segments of text, paths, conditions and loops, which need no interpreter of expressions.
+//! Segments of text, paths, conditions, loops and calls, which need no interpreter.
 //!
 //! Most prompts are such segments whole. They are a program of their own, which borrows everything from
 //! the data and leaves what is out of the ordinary to `upon`: a variable that is not there, a list that is
-//! printed, a loop over a number. So there is one place that says what an error is, and `upon` compiles
-//! nothing before it is needed.
+//! printed, a loop over a number, a function that fails, one of a user. So there is one place that says
+//! what an error is, and `upon` compiles nothing before it is needed.
+
+mod call;
+
+pub(crate) use call::Expression;
 
 use crate::facts::Include;
 use crate::lex::{Chunk, Span, Tag, Token, TokenKind};
@@ -22,9 +26,17 @@ pub(crate) struct Program {
 pub(crate) enum Step {
     Text(Span),
     Print(Path),
+    /// Prints what is not just a path.
+    Show(Expression),
     /// Goes on at `otherwise` if the value is false, or, with `not`, if it is true.
     If {
         value: Path,
+        not: bool,
+        otherwise: usize,
+    },
+    /// The same for what is not just a path.
+    Test {
+        value: Expression,
         not: bool,
         otherwise: usize,
     },
@@ -74,12 +86,9 @@ impl Program {
     ) -> Option<Self> {
         // Most that are not have a sign that no path has; to see that costs less than to begin.
         let is_simple = |chunk: &Chunk| match chunk {
-            Chunk::Expression(tag) => tag.tokens(tokens).iter().all(is_of_path),
-            Chunk::Block(tag) => match tag.tokens(tokens) {
-                // `include "name"`
-                [_, name] if name.kind == TokenKind::String => true,
-                all => all.iter().all(|token| is_of_path(token) || token.is_sign(',')),
-            },
+            Chunk::Expression(tag) | Chunk::Block(tag) => {
+                !tag.tokens(tokens).iter().any(is_of_literal)
+            }
             Chunk::Text(_) | Chunk::Raw(_) | Chunk::Silent { .. } => true,
         };
         if !chunks.iter().all(is_simple) {
@@ -98,8 +107,11 @@ impl Program {
                 Chunk::Silent { .. } => {}
                 Chunk::Expression(tag) => {
                     writer.program.length += tag.span.len();
-                    let path = writer.path(tag.tokens(tokens))?;
-                    writer.program.steps.push(Step::Print(path));
+                    let step = match writer.expression(tag.tokens(tokens))? {
+                        Expression::Path(path) => Step::Print(path),
+                        expression => Step::Show(expression),
+                    };
+                    writer.program.steps.push(step);
                 }
                 Chunk::Block(tag) => writer.block(tag, tag.tokens(tokens))?,
             }
@@ -131,16 +143,12 @@ enum Open {
     With,
 }
 
-/// Returns whether a token may be part of a path.
-fn is_of_path(token: &Token) -> bool {
-    match token.kind {
-        TokenKind::Word | TokenKind::Number | TokenKind::QuestionDot => true,
-        TokenKind::Sign(sign) => sign == '.',
-        TokenKind::String => false,
-    }
+/// Returns whether a token belongs to a literal that no program has: a list, a map, a number with a sign.
+fn is_of_literal(token: &Token) -> bool {
+    matches!(token.kind, TokenKind::Sign('[' | ']' | '{' | '}' | '+' | '-'))
 }
 
-impl Writer<'_> {
+impl<'w> Writer<'w> {
     /// Writes the steps of a block tag, whose structure has been checked.
     fn block(&mut self, tag: &Tag, tokens: &[Token]) -> Option<()> {
         let (keyword, rest) = tokens.split_first()?;
@@ -201,7 +209,7 @@ impl Writer<'_> {
         Some(())
     }
 
-    fn str(&self, token: &Token) -> &str {
+    fn str(&self, token: &Token) -> &'w str {
         &self.text[token.span.clone()]
     }
 
@@ -214,20 +222,24 @@ impl Writer<'_> {
     fn leave(&mut self, step: usize) {
         let behind = self.program.steps.len();
         match &mut self.program.steps[step] {
-            Step::If { otherwise: to, .. } | Step::Jump(to) | Step::For { end: to, .. } => {
-                *to = behind;
-            }
+            Step::If { otherwise: to, .. }
+            | Step::Test { otherwise: to, .. }
+            | Step::Jump(to)
+            | Step::For { end: to, .. } => *to = behind,
             _ => {}
         }
     }
 
     fn condition(&mut self, tokens: &[Token]) -> Option<usize> {
-        let (not, path) = match tokens {
-            [not, path @ ..] if self.str(not) == "not" => (true, path),
-            path => (false, path),
+        let (not, value) = match tokens {
+            [not, value @ ..] if self.str(not) == "not" => (true, value),
+            value => (false, value),
         };
-        let value = self.path(path)?;
-        Some(self.push(Step::If { value, not, otherwise: 0 }))
+        let step = match self.expression(value)? {
+            Expression::Path(value) => Step::If { value, not, otherwise: 0 },
+            value => Step::Test { value, not, otherwise: 0 },
+        };
+        Some(self.push(step))
     }
 
     /// Reads a path, if tokens are nothing else.

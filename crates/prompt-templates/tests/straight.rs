@@ -20,7 +20,7 @@ fn both(text: &str, context: &Context) -> [Result<String, Error>; 2] {
     }
     // The letter keeps a brace at the end from joining the tag.
     let short = format!("{text}x");
-    let long = format!("{short}{{% if true %}}{{% endif %}}");
+    let long = format!("{short}{{% if [] %}}{{% endif %}}");
     [short, long].map(|text| prompts.compile_and_render("t", &text, context))
 }
 
@@ -152,12 +152,115 @@ fn blocks() -> impl Strategy<Value = String> {
     })
 }
 
+/// Expressions with functions, of values that they are for and of others.
+fn calls() -> impl Strategy<Value = String> {
+    let bases = vec![
+        "a",
+        "b",
+        "x",
+        "a.b",
+        "a.0",
+        ".a",
+        "?.c",
+        "?.a?.b",
+        "1",
+        "007",
+        "\"s\"",
+        "\"\\n\\\"\"",
+        "true",
+        "false",
+        "loop.index",
+        "loop.last",
+        "99999999999999999999",
+        "1.5",
+        "-1",
+        "[1]",
+        "loop",
+    ];
+    let filters = vec![
+        "len",
+        "json",
+        "quote",
+        "fence",
+        "fence: \"rust\"",
+        "fence: b",
+        "indent",
+        "indent: 2",
+        "indent: a",
+        "join: \", \"",
+        "join: b",
+        "truncate_tokens: 3",
+        "truncate_tokens: b",
+        "xml: \"doc\"",
+        "xml: b",
+        "default: b",
+        "default: \"none\"",
+        "eq: b",
+        "contains: \"s\"",
+    ];
+    let one = vec!["len", "json", "quote", "fence", "indent"];
+    let two = vec![
+        "eq",
+        "ne",
+        "lt",
+        "le",
+        "gt",
+        "ge",
+        "and",
+        "or",
+        "contains",
+        "default",
+        "join",
+        "fence",
+        "indent",
+        "truncate_tokens",
+        "xml",
+    ];
+    prop::sample::select(bases).prop_map(str::to_owned).prop_recursive(3, 8, 2, move |inner| {
+        prop_oneof![
+            (inner.clone(), prop::sample::select(filters.clone()))
+                .prop_map(|(value, filter)| format!("({value} | {filter})")),
+            (prop::sample::select(one.clone()), inner.clone())
+                .prop_map(|(name, value)| format!("{name}({value})")),
+            (prop::sample::select(two.clone()), inner.clone(), inner)
+                .prop_map(|(name, one, two)| format!("{name}({one}, {two})")),
+        ]
+    })
+}
+
+/// Tags with calls in them.
+fn calling() -> impl Strategy<Value = String> {
+    let around = prop::sample::select(vec![
+        ("{{ ", " }}"),
+        ("{{- ", " | default: 1 -}}"),
+        ("{{ ", " | json | quote }}"),
+        ("{% if ", " %}1{% else %}0{% endif %}"),
+        ("{% if not ", " %}1{% endif %}"),
+        ("{% if ?.c %}1{% else if ", " %}2{% else %}3{% endif %}"),
+        ("{% for x in a %}{{ ", " }}{% endfor %}"),
+        ("{% for x, b in a %}{{ ", " }};{% endfor %}"),
+        ("{% with a as b %}{{ ", " }}{% endwith %}"),
+        ("{% for x in a %}{% if ", " %}1{% else %}{{ x }}{% endif %}{% endfor %}"),
+    ]);
+    (around, calls()).prop_map(|((open, close), call)| format!("{open}{call}{close}"))
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 1024, ..ProptestConfig::default() })]
 
     #[test]
     fn the_short_way_says_what_the_long_one_says(a in value(), text in pieces()) {
         check_both(&text, &Context::from_serialize(&json!({"a": a})).unwrap())?;
+    }
+
+    #[test]
+    fn calls_say_what_the_long_way_says(
+        a in prop_oneof![1 => usual(), 2 => value()],
+        b in prop_oneof![4 => usual(), 1 => value()],
+        x in usual(),
+        parts in prop::collection::vec(calling(), 1..3),
+    ) {
+        check_both(&parts.concat(), &Context::from_serialize(&json!({"a": a, "b": b, "x": x})).unwrap())?;
     }
 
     #[test]

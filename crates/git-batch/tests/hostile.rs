@@ -300,3 +300,27 @@ fn branch_names_that_only_windows_forbids_are_branches() {
         assert_eq!(kind(report.get("above")), Some(OpErrorKind::BranchClash), "{above}");
     }
 }
+
+/// Git would refuse to fetch it, and a remote that checks what it gets refuses all that comes with it.
+#[test]
+fn settings_of_submodules_that_git_refuses_fail_alone() {
+    for executor in [ExecutorKind::Gix, ExecutorKind::GitProgram] {
+        let fixture = Fixture::new();
+        let evil = "[submodule \"x\"]\n\tpath = x\n\turl = -evil\n";
+        let bad = Commit::new("bad", "m").write("deep/.gitmodules", evil);
+        let good = Commit::new("good", "m").write("good", "x");
+        let operations = vec![
+            Operation::commit("bad", bad),
+            Operation::push("push bad", "bad"),
+            Operation::commit("good", good),
+            Operation::push("push good", "good"),
+        ];
+        let settings = Settings::default().with_executor(executor);
+        let git = GitBatch::open(fixture.work(), settings).expect("a repository");
+        let report = git.apply(operations).expect("it runs");
+        assert_eq!(kind(report.get("bad")), Some(OpErrorKind::InvalidChange), "{report:?}");
+        assert!(format!("{report:?}").contains("-evil"));
+        landed(&report, "push good");
+        assert_eq!(report.pushes(), 1);
+    }
+}

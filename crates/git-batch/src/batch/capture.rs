@@ -75,9 +75,9 @@ impl Batch<'_, '_> {
         if captured.changes.values().any(Option::is_none) {
             self.check_deletions(old_tree, new_tree)?;
         }
-        for path in captured.changes.iter().filter(|(_, new)| new.is_some()).map(|(path, _)| path) {
-            self.check_case(old_tree, new_tree, path.as_bstr())?;
-        }
+        let written = captured.changes.iter().filter(|(_, new)| new.is_some());
+        let written: Vec<&BString> = written.map(|(path, _)| path).collect();
+        self.check_paths(old_tree, new_tree, &written)?;
 
         let message = self.hooked(message, Some(&checkout.git_dir))?;
         let subject = message.lines().next().unwrap_or_default().as_bstr().to_owned();

@@ -1,13 +1,14 @@
 //! Refuses what is most likely a mistake, though git would take it.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
-use bstr::{BStr, ByteSlice};
+use bstr::{BStr, BString, ByteSlice};
 use gix::ObjectId;
 use gix::refs::FullName;
 
 use super::Batch;
-use crate::guard::secret;
+use crate::guard::{modules, secret};
 use crate::store::clashes;
 use crate::{Action, Change, Guard, Mode, OpError, OpErrorKind};
 
@@ -25,11 +26,10 @@ impl Batch<'_, '_> {
         if changes.iter().any(|change| change.action == Action::Delete) {
             self.check_deletions(old_tree, new_tree)?;
         }
-        for change in changes.iter().filter(|change| change.action != Action::Delete) {
-            self.check_content(old_tree, change)?;
-            self.check_case(old_tree, new_tree, change.path.as_bstr())?;
-        }
-        Ok(())
+        let written = changes.iter().filter(|change| change.action != Action::Delete);
+        written.clone().try_for_each(|change| self.check_content(old_tree, change))?;
+        let paths: Vec<&BString> = written.map(|change| &change.path).collect();
+        self.check_paths(old_tree, new_tree, &paths)
     }
 
     /// Refuses a commit that deletes most of what was there: a work tree that was emptied, or half
@@ -86,38 +86,66 @@ impl Batch<'_, '_> {
         Ok(())
     }
 
-    /// Refuses a new name that another one beside it equals but for upper and lower case: on some
-    /// systems only one of the two files can be checked out.
-    pub(super) fn check_case(
+    /// Checks the names and the settings of submodules that a commit brings.
+    pub(super) fn check_paths(
         &self,
         old_tree: ObjectId,
         new_tree: ObjectId,
-        path: &BStr,
+        paths: &[&BString],
+    ) -> Result<(), OpError> {
+        for path in paths.iter().filter(|path| is_modules(path.as_bstr())) {
+            let content = self.session.store.file_at(new_tree, path.as_bstr())?;
+            if let Some(why) = content.and_then(|content| modules::fault(&content)) {
+                let message =
+                    format!("path {path:?}: {why}, which git refuses to fetch or to check out");
+                return Err(OpError::new(OpErrorKind::InvalidChange, message));
+            }
+        }
+        self.check_case(old_tree, new_tree, paths)
+    }
+
+    /// Refuses a new name that another one beside it equals but for upper and lower case: on some
+    /// systems only one of the two files can be checked out.
+    fn check_case(
+        &self,
+        old_tree: ObjectId,
+        new_tree: ObjectId,
+        paths: &[&BString],
     ) -> Result<(), OpError> {
         if self.is_allowed(Guard::CaseClashes) {
             return Ok(());
         }
         let store = &self.session.store;
-        let ends = path.find_iter("/").chain([path.len()]);
-        let mut start = 0;
-        for end in ends {
-            let (above, name) = (path[..start].as_bstr(), path[start..end].as_bstr());
-            start = end + 1;
-            if store.entry_at(old_tree, path[..end].as_bstr())?.is_some() {
+        // The names that are new in each folder; each folder is looked at once.
+        let mut folders: BTreeMap<&BStr, BTreeMap<&BStr, bool>> = BTreeMap::new();
+        for path in paths {
+            let mut start = 0;
+            for end in path.find_iter("/").chain([path.len()]) {
+                let (above, name) = (path[..start].as_bstr(), path[start..end].as_bstr());
+                start = end + 1;
+                let names = folders.entry(above).or_default();
+                if !names.contains_key(name) {
+                    let is_new = store.entry_at(old_tree, path[..end].as_bstr())?.is_none();
+                    names.insert(name, is_new);
+                }
+            }
+        }
+        for (above, names) in folders {
+            if !names.values().any(|is_new| *is_new) {
                 continue;
             }
-            let folded = name.to_lowercase();
-            let names = store.names_in(new_tree, above)?;
-            if let Some(other) =
-                names.iter().find(|other| *other != name && other.to_lowercase() == folded)
-            {
-                return Err(OpError::new(
-                    OpErrorKind::PathClash,
-                    format!(
-                        "path {path:?}: {name:?} and {other:?} differ in upper and lower case only; \
-                         choose another name"
-                    ),
-                ));
+            let mut folded: BTreeMap<Vec<u8>, BString> = BTreeMap::new();
+            for name in store.names_in(new_tree, above)? {
+                let is_new = names.get(name.as_bstr()).is_some_and(|is_new| *is_new);
+                match folded.entry(name.to_lowercase()) {
+                    Entry::Vacant(free) => drop(free.insert(name)),
+                    Entry::Occupied(other) => {
+                        let other = other.get();
+                        if is_new || names.get(other.as_bstr()).is_some_and(|is_new| *is_new) {
+                            return Err(case_clash(above, &name, other));
+                        }
+                    }
+                }
             }
         }
         Ok(())
@@ -149,4 +177,20 @@ impl Batch<'_, '_> {
     fn is_allowed(&self, guard: Guard) -> bool {
         self.session.settings.allowed.contains(&guard)
     }
+}
+
+fn case_clash(above: &BStr, name: &BString, other: &BString) -> OpError {
+    OpError::new(
+        OpErrorKind::PathClash,
+        format!(
+            "path {:?}: {name:?} and {other:?} differ in upper and lower case only; choose another \
+             name",
+            BString::from([above.as_bytes(), name].concat())
+        ),
+    )
+}
+
+fn is_modules(path: &BStr) -> bool {
+    let name = path.rsplit_once_str("/").map_or(path.as_bytes(), |(_, name)| name);
+    name.eq_ignore_ascii_case(b".gitmodules")
 }

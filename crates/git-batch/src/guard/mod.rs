@@ -5,6 +5,7 @@
 //! are given. Those on names are as strict as git with `core.protectNTFS` and `core.protectHFS` on, on every
 //! platform, because what is pushed from Linux is checked out elsewhere.
 
+pub(crate) mod modules;
 pub mod path;
 pub mod refname;
 pub mod secret;

@@ -148,6 +148,16 @@ impl Store {
         Ok(self.load_folder(id)?.into_keys().collect())
     }
 
+    /// The content of a file, if there is one at the path.
+    pub(crate) fn file_at(&self, tree: ObjectId, path: &BStr) -> Result<Option<Vec<u8>>, OpError> {
+        let Some((_, id)) = self.entry_at(tree, path)?.filter(|(mode, _)| mode.is_blob()) else {
+            return Ok(None);
+        };
+        let fault =
+            |error: gix::Error| OpError::repository(&format!("cannot read object {id}"), &error);
+        Ok(Some(self.repo.find_blob(id).map_err(fault)?.take_data()))
+    }
+
     /// How many files a tree has, folders not counted.
     pub(crate) fn count_files(&self, tree: ObjectId) -> Result<usize, OpError> {
         Ok(self.files_of(tree)?.len())

@@ -90,7 +90,7 @@ impl<'a> Passage<'a> {
 
 /// Runs the command once.
 pub(crate) fn run(verdicts: &Verdicts<'_>, scratch: &Scratch) -> Result<Ran, OpError> {
-    gate::run(verdicts.gate(), &scratch.tree()).map_err(|error| {
+    gate::run(verdicts.gate(), scratch).map_err(|error| {
         let command = scrub::line(verdicts.gate().to_string().as_bytes());
         OpError::new(OpErrorKind::Gate, format!("the gate `{command}` cannot be run: {error}"))
     })

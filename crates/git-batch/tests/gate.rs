@@ -337,7 +337,7 @@ fn asks_a_gate_that_looks_around() {
 fn lands_in_a_process_of_its_own() {
     let Some(work) = std::env::var_os("GATE_WORK") else { return };
     let folder = std::env::var_os("GATE_FOLDER").unwrap();
-    let gate = script("touch ../begun; sleep 1000").in_folder(folder);
+    let gate = script("echo $$ > ../begun; sleep 1000").in_folder(folder);
     let git = GitBatch::open(work, Settings::default().with_gate(gate)).unwrap();
     land(&git, &["b0"]);
 }
@@ -367,15 +367,38 @@ fn what_a_killed_landing_left_is_removed_and_that_of_others_is_not() {
         child
     };
     let (mut killed, mut alive) = (start(), start());
+    let group_of = |child: &std::process::Child| {
+        let mut entries = fs::read_dir(&scratch).unwrap().map(|entry| entry.unwrap().path());
+        let is_its = |path: &std::path::PathBuf| {
+            path.to_str().unwrap().contains(&format!("-{}-", child.id()))
+        };
+        let pid = fs::read_to_string(entries.find(is_its).unwrap().join("begun")).unwrap();
+        pid.trim().to_owned()
+    };
+    let groups = [group_of(&killed), group_of(&alive)];
+    let is_running = |group: &str| {
+        let state = Command::new("ps").args(["-o", "stat=", "-p", group]).output().unwrap();
+        let state = String::from_utf8_lossy(&state.stdout).trim().to_owned();
+        !state.is_empty() && !state.starts_with('Z')
+    };
     killed.kill().unwrap();
     killed.wait().unwrap();
     assert_eq!(left_in(&scratch), 2);
     landed(&fixture.open().apply(vec![Operation::push("p", "b1")]).unwrap(), "p");
     assert_eq!(left_in(&scratch), 1);
+    // What it was running is ended too, where the system says who that was.
+    let is_known = Path::new("/proc/self/stat").exists();
+    while is_known && is_running(&groups[0]) {
+        std::thread::yield_now();
+    }
+    assert!(is_running(&groups[1]));
     alive.kill().unwrap();
     alive.wait().unwrap();
     landed(&fixture.open().apply(vec![Operation::push("q", "b2")]).unwrap(), "q");
     assert_eq!(left_in(&scratch), 0);
+    while is_known && is_running(&groups[1]) {
+        std::thread::yield_now();
+    }
     assert_eq!(fixture.received(), 2);
 }
 
@@ -428,4 +451,28 @@ fn a_folder_that_is_none_of_a_gate_is_not_removed() {
         assert!(folder.exists(), "{name}");
     }
     assert_eq!(left_in(&notes), 0);
+}
+
+/// A signal, say: the gate ends soon, and nothing is pushed.
+#[test]
+fn a_gate_that_is_stopped_lets_nothing_pass() {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let fixture = Fixture::new();
+    eight(&fixture);
+    let begun = fixture.beside("begun");
+    let flag = Arc::new(AtomicBool::new(false));
+    let gate = script(&format!("touch '{}'; sleep 1000", begun.display()));
+    let git = open(&fixture, gate.with_time_limit(None).stopped_by(Arc::clone(&flag)));
+    std::thread::scope(|scope| {
+        let landing = scope.spawn(|| land(&git, &["b0"]));
+        while !begun.exists() {
+            std::thread::yield_now();
+        }
+        flag.store(true, Ordering::SeqCst);
+        let report = landing.join().unwrap();
+        assert_eq!(kind(report.get("b0")), Some(OpErrorKind::Gate));
+        assert!(format!("{report:?}").contains("was stopped"), "{report:?}");
+    });
+    assert_eq!((fixture.received(), left_in(&fixture.beside("scratch"))), (0, 0));
 }

@@ -138,7 +138,7 @@ impl Batch<'_, '_> {
             let store = &mut self.session.store;
             let old_tree = store.tree_of(top)?;
             // A commit that lives for this merge only: seen from it, `commit` is one change away.
-            let beside = store.write_commit(NewCommit {
+            let beside = store.write_unsigned(NewCommit {
                 tree: old_tree,
                 parents: vec![parent],
                 author,

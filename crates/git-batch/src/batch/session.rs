@@ -70,6 +70,7 @@ impl<'a> Session<'a> {
     /// Clears up what a killed process left, and finishes what it had begun.
     pub(crate) fn begin(writer: Writer<'a>) -> Result<Session<'a>, ApplyError> {
         let Writer { store, git, settings, lock, earlier, extent } = writer;
+        let store = if extent == Extent::Preview { store.without_signing() } else { store };
         let signer = Signer::of(&store, settings.author.as_ref());
         let records = Records::in_folder(lock.state_dir());
         let (settings, finished) = (settings.clone(), BTreeMap::new());
@@ -284,6 +285,7 @@ impl<'a> Session<'a> {
         };
         work(&mut batch);
         let mut receipt = batch.receipt;
+        self.store.drop_scratch(self.lock.state_dir());
         receipt.refs.sort();
         receipt.fsyncs += self.store.fsyncs() - before.0;
         receipt.processes += self.store.processes() - before.1;

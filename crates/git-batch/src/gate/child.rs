@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
-use super::Gate;
+use super::{Gate, Scratch};
 use crate::publish::scrub;
 
 /// How much of the end of the output is kept.
@@ -36,15 +36,16 @@ pub(crate) enum Ran {
     },
 }
 
-/// Runs the command in `tree` and waits for its end.
+/// Runs the command in a folder of its own and waits for its end.
 ///
 /// # Errors
 /// It could not be started.
-pub(crate) fn run(gate: &Gate, tree: &Path) -> io::Result<Ran> {
+pub(crate) fn run(gate: &Gate, scratch: &Scratch) -> io::Result<Ran> {
     let (reader, writer) = io::pipe()?;
-    let mut command = command(gate, tree);
+    let mut command = command(gate, &scratch.tree());
     command.stdout(writer.try_clone()?).stderr(writer);
     let mut child = command.spawn()?;
+    scratch.note_group(child.id());
     // It holds the writing end of the pipe.
     drop(command);
     let kept = Arc::new(Mutex::new(VecDeque::new()));

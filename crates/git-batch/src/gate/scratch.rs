@@ -9,7 +9,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use bstr::ByteVec;
+use bstr::{ByteSlice, ByteVec};
+use rustix::process::{Pid, Signal, kill_process_group};
 
 /// How the names of the folders begin.
 const PREFIX: &str = "batchyard-gate-";
@@ -50,6 +51,15 @@ impl Scratch {
         self.root.join("tree")
     }
 
+    /// Notes the process group that works in the folder, so that it does not outlive this process for
+    /// long. Where the system does not tell when a process began, nothing is noted.
+    pub(crate) fn note_group(&self, id: u32) {
+        if let Some(began) = began(id) {
+            // At worst it runs to its end.
+            let _ = write!(&self.held, "\0{id} {began}");
+        }
+    }
+
     /// Where objects are that the repository does not have.
     pub(crate) fn objects(&self) -> PathBuf {
         self.root.join("objects")
@@ -82,14 +92,36 @@ pub(crate) fn sweep(state: &Path) {
         if held.try_lock().is_err() {
             continue;
         }
-        let named = fs::read(&note).ok();
-        let root = named.and_then(|path| path.into_path_buf().ok());
+        let text = fs::read(&note).unwrap_or_default();
+        let (named, group) = text.split_once_str("\0").unwrap_or((&text, b""));
+        end_group(group);
+        let root = named.to_vec().into_path_buf().ok();
         // Nothing is removed that this crate cannot have made.
         let is_ours = |root: &PathBuf| is_scratch(root) && root.file_name() == note.file_stem();
         if root.filter(is_ours).is_none_or(|root| remove(&root).is_ok()) {
             let _ = fs::remove_file(&note);
         }
     }
+}
+
+/// Ends the processes of a group whose leader is still the one that was noted.
+fn end_group(noted: &[u8]) {
+    let noted = noted.to_str().ok().and_then(|noted| noted.split_once(' '));
+    let Some((id, began_then)) = noted else { return };
+    let Ok(id) = id.parse::<u32>() else { return };
+    if began(id).is_some_and(|began| began == began_then)
+        && let Some(group) = Pid::from_raw(id.cast_signed())
+    {
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+}
+
+/// When a process began, in the system's own measure.
+fn began(id: u32) -> Option<String> {
+    let text = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+    // The name of the program stands in brackets and can hold anything.
+    let (_, fields) = text.rsplit_once(')')?;
+    fields.split_whitespace().nth(19).map(str::to_owned)
 }
 
 /// Whether a folder has the name, the owner and the mode of those that are made here.

@@ -47,16 +47,13 @@ impl Store {
 
     /// Builds the commit, signed if the configuration says so.
     pub(crate) fn write_commit(&self, new: NewCommit) -> Result<ObjectId, OpError> {
-        let commit = gix::objs::Commit {
-            tree: new.tree,
-            parents: new.parents.into(),
-            author: new.author,
-            committer: new.committer,
-            encoding: None,
-            message: new.message,
-            extra_headers: Vec::new(),
-        };
-        self.sign_and_write(commit)
+        self.sign_and_write(new.into())
+    }
+
+    /// Builds a commit that nobody will see.
+    pub(crate) fn write_unsigned(&self, new: NewCommit) -> Result<ObjectId, OpError> {
+        let fault = |error: gix::Error| OpError::repository("cannot build a commit", &error);
+        self.repo.objects.write(&gix::objs::Commit::from(new)).map_err(fault)
     }
 
     /// Builds a commit like `commit`, with another tree and parent: its author, message and encoding
@@ -96,13 +93,27 @@ impl Store {
     fn sign_and_write(&self, commit: gix::objs::Commit) -> Result<ObjectId, OpError> {
         let fault = |error: gix::Error| OpError::repository("cannot build a commit", &error);
         let signing = self.repo.commit_signing_options_if_enabled().map_err(fault)?;
-        let commit = match signing {
+        let commit = match signing.filter(|_| !self.is_unsigned) {
             None => commit,
             Some(options) => commit
                 .sign(options)
                 .map_err(|error| OpError::repository("cannot sign a commit", &error))?,
         };
         self.repo.objects.write(&commit).map_err(fault)
+    }
+}
+
+impl From<NewCommit> for gix::objs::Commit {
+    fn from(new: NewCommit) -> gix::objs::Commit {
+        gix::objs::Commit {
+            tree: new.tree,
+            parents: new.parents.into(),
+            author: new.author,
+            committer: new.committer,
+            encoding: None,
+            message: new.message,
+            extra_headers: Vec::new(),
+        }
     }
 }
 

@@ -65,12 +65,22 @@ pub(crate) struct Store {
     merger: Option<Box<merge::Merger>>,
     /// The git program in the scratch repository, once it was needed.
     scratch: Option<Git>,
+    /// Whether that repository is there.
+    has_scratch: bool,
+    /// Whether commits are not signed, because nothing comes of them.
+    is_unsigned: bool,
 }
 
 impl Store {
     /// Sets who runs git here.
     pub(crate) fn with_git(mut self, git: Git) -> Store {
         self.git = Some(git);
+        self
+    }
+
+    /// Signs nothing, whatever the configuration says.
+    pub(crate) fn without_signing(mut self) -> Store {
+        self.is_unsigned = true;
         self
     }
 

@@ -44,6 +44,8 @@ impl Store {
             bytes: 0,
             merger: None,
             scratch: None,
+            has_scratch: false,
+            is_unsigned: false,
         };
         let needs_git = store.look_for_oddities(dir)?;
         if let Some(what) = needs_git {

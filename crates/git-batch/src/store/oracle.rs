@@ -33,10 +33,14 @@ impl Store {
         theirs: ObjectId,
         state: &Path,
     ) -> Result<Merged, OpError> {
-        let scratch = state.join(QUARANTINE);
-        let verdict = self.merge_in(&scratch, ours, theirs);
-        sweep_quarantine(state);
-        verdict
+        self.merge_in(&state.join(QUARANTINE), ours, theirs)
+    }
+
+    /// Removes what git was asked in, after a batch.
+    pub(crate) fn drop_scratch(&mut self, state: &Path) {
+        if std::mem::take(&mut self.has_scratch) {
+            sweep_quarantine(state);
+        }
     }
 
     fn merge_in(
@@ -45,10 +49,17 @@ impl Store {
         ours: ObjectId,
         theirs: ObjectId,
     ) -> Result<Merged, OpError> {
-        self.make_scratch(scratch)
-            .map_err(|error| OpError::repository("cannot make a scratch repository", &error))?;
+        if !self.has_scratch {
+            self.make_scratch(scratch)
+                .map_err(|error| OpError::repository("cannot make a scratch repository", &error))?;
+            self.has_scratch = true;
+        }
         let loose = gix::odb::loose::Store::at(scratch.join("objects"), self.repo.object_hash());
         for (id, kind, data) in self.unwritten(&[ours, theirs]) {
+            // From an earlier merge of the batch.
+            if loose.contains(&id) {
+                continue;
+            }
             loose
                 .write_buf_with_known_id(kind, &data, id)
                 .map_err(|error| OpError::repository("cannot write a scratch object", &error))?;

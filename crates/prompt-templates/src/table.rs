@@ -17,7 +17,7 @@ pub(crate) struct Table<V> {
     len: usize,
 }
 
-#[expect(clippy::rc_buffer, reason = "entries are added in place where no copy shares the part")]
+/// Entries are added in place where no copy shares the part.
 type Part<V> = Arc<Vec<(Arc<str>, V)>>;
 
 impl<V> Default for Table<V> {

@@ -1,4 +1,5 @@
 //! Templates of a folder: what is loaded, and that a reload is all or nothing.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
 use std::fs;
 use std::path::Path;

@@ -384,6 +384,12 @@ impl<T, H> Claims<T, H> {
         self.len as usize
     }
 
+    /// Takes the claim of the last cell out.
+    pub(crate) fn pop(&mut self) -> Option<Claim<T, H>> {
+        self.len = self.len.checked_sub(1)?;
+        Some(Claim(Place { block: self.block, index: self.first + self.len }))
+    }
+
     /// Takes what is there of the first cells, up to one that is not done. A step of the counter of
     /// the block for all of them is what it saves.
     pub(crate) fn take_done(&mut self, mut taken: impl FnMut(Fate<T>)) {

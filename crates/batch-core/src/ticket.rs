@@ -158,6 +158,13 @@ impl<O, E> TicketRow<O, E> {
         refused.map_or(Ok(()), |claims| Err(Self { claims, first, lane }))
     }
 
+    /// Takes the ticket of the last item out.
+    pub(crate) fn pop(&mut self) -> Option<Ticket<O, E>> {
+        let claim = self.claims.pop()?;
+        let id = self.first.plus(self.claims.len() as u64);
+        Some(Ticket { claim, id, lane: self.lane })
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.claims.len()
     }

@@ -52,8 +52,10 @@ impl<O, E> TicketSet<O, E> {
     }
 
     /// Blocks until every result is there; returns them in order.
-    pub fn wait(self) -> Vec<Outcome<O, E>> {
+    pub fn wait(mut self) -> Vec<Outcome<O, E>> {
         let mut outcomes = Vec::with_capacity(self.len());
+        // Mostly the last result comes last, and all are there when this thread is woken once.
+        let last = self.pop().map(Ticket::wait);
         for mut row in self.rows {
             loop {
                 row.take_done(|outcome| outcomes.push(outcome));
@@ -61,7 +63,18 @@ impl<O, E> TicketSet<O, E> {
                 outcomes.push(ticket.wait());
             }
         }
+        outcomes.extend(last);
         outcomes
+    }
+
+    /// Takes the ticket of the last item out.
+    fn pop(&mut self) -> Option<Ticket<O, E>> {
+        let row = self.rows.last_mut()?;
+        let ticket = row.pop();
+        if row.len() == 0 {
+            self.rows.pop();
+        }
+        ticket
     }
 
     /// Blocks until every result is there, for at most `timeout` in all.
@@ -71,7 +84,7 @@ impl<O, E> TicketSet<O, E> {
     pub fn wait_timeout(self, timeout: Duration) -> Result<Vec<Outcome<O, E>>, NotReady<Self>> {
         let until = deadline(timeout);
         let tickets = self.into_iter();
-        let is_ready = tickets.as_slice().iter().all(|ticket| ticket.wait_ready(until));
+        let is_ready = tickets.as_slice().iter().rev().all(|ticket| ticket.wait_ready(until));
         let whole: Self = tickets.collect();
         if is_ready { Ok(whole.wait()) } else { Err(NotReady::new(whole)) }
     }
@@ -112,25 +125,34 @@ impl<O, E> IntoFuture for TicketSet<O, E> {
     type Output = Vec<Outcome<O, E>>;
     type IntoFuture = TicketSetFuture<O, E>;
 
-    fn into_future(self) -> TicketSetFuture<O, E> {
+    fn into_future(mut self) -> TicketSetFuture<O, E> {
         let outcomes = Vec::with_capacity(self.len());
+        let last = self.pop().map(|ticket| Last::Pending(ticket.into_future()));
         let mut rows = self.rows.into_iter();
-        TicketSetFuture { row: rows.next(), rows, next: None, outcomes }
+        TicketSetFuture { last, row: rows.next(), rows, next: None, outcomes }
     }
 }
 
 /// Resolves to the results of many items, in order.
 ///
-/// It waits for one item after the other, so a task is woken at most once an item. Dropping it
-/// detaches the items.
+/// It waits for the last item first and then for one after the other: mostly all are there when the
+/// task is woken once, and it is woken at most once an item. Dropping it detaches the items.
 #[must_use = "futures do nothing unless polled"]
 pub struct TicketSetFuture<O, E> {
+    /// The last item; `None` if there is none, or its result is among the outcomes.
+    last: Option<Last<O, E>>,
     rows: std::vec::IntoIter<TicketRow<O, E>>,
     /// The row that is waited for.
     row: Option<TicketRow<O, E>>,
     /// The first of it that was not done, taken out of it.
     next: Option<TicketFuture<O, E>>,
     outcomes: Vec<Outcome<O, E>>,
+}
+
+/// How far the last item is.
+enum Last<O, E> {
+    Pending(TicketFuture<O, E>),
+    Ready(Outcome<O, E>),
 }
 
 // No field is ever pinned.
@@ -148,7 +170,13 @@ impl<O, E> Future for TicketSetFuture<O, E> {
     type Output = Vec<Outcome<O, E>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { rows, row, next, outcomes } = &mut *self;
+        let Self { last, rows, row, next, outcomes } = &mut *self;
+        if let Some(Last::Pending(ticket)) = last {
+            let Poll::Ready(outcome) = Pin::new(ticket).poll(context) else {
+                return Poll::Pending;
+            };
+            *last = Some(Last::Ready(outcome));
+        }
         loop {
             if let Some(ticket) = next {
                 let Poll::Ready(outcome) = Pin::new(ticket).poll(context) else {
@@ -157,7 +185,12 @@ impl<O, E> Future for TicketSetFuture<O, E> {
                 *next = None;
                 outcomes.push(outcome);
             }
-            let Some(tickets) = row else { return Poll::Ready(std::mem::take(outcomes)) };
+            let Some(tickets) = row else {
+                if let Some(Last::Ready(outcome)) = last.take() {
+                    outcomes.push(outcome);
+                }
+                return Poll::Ready(std::mem::take(outcomes));
+            };
             tickets.take_done(|outcome| outcomes.push(outcome));
             *next = tickets.next().map(Ticket::into_future);
             if next.is_none() {

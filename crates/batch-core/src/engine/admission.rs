@@ -104,10 +104,12 @@ impl<P: BatchProcessor> Engine<P> {
         let mut weighed = self.weigh(item);
         if self.hooks.is_plain() {
             let mut state = lock(&self.core.state);
-            (state, weighed) = match self.pass(state, weighed) {
-                Ok(ticket) => return Ok(ticket),
-                Err(other) => other,
-            };
+            if self.settings.is_inline() {
+                (state, weighed) = match self.pass(state, weighed) {
+                    Ok(ticket) => return Ok(ticket),
+                    Err(other) => other,
+                };
+            }
             match state.join(&self.lately(), weighed) {
                 Ok((ticket, accepted)) => {
                     // Whoever has to know of this batch was told when it began.

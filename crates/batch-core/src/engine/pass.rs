@@ -34,15 +34,14 @@ pub(super) struct Seen<P: BatchProcessor> {
 }
 
 impl<P: BatchProcessor> Engine<P> {
-    /// Accepts an item and runs it at once, if this engine is an inline one and has nothing else to
-    /// do; gives it back with the lock if not.
+    /// Accepts an item and runs it at once, if this engine, an inline one, has nothing else to do;
+    /// gives it back with the lock if not.
     pub(super) fn pass<'e>(
         &'e self,
         mut state: MutexGuard<'e, State<P>>,
         weighed: Weighed<P>,
     ) -> Result<TicketOf<P>, Declined<'e, P>> {
-        let may_pass = self.settings.is_inline()
-            && state.open.is_none()
+        let may_pass = state.open.is_none()
             && state.passing.is_none()
             && !state.leading
             && !state.room.is_waiting()

@@ -201,7 +201,8 @@ fn a_time_out_keeps_the_batch_for_the_next_run() {
     let yard = Yard::new();
     let server = Server::start(Creates::NeverEnd);
     yard.write("r.jsonl", requests(&[("a", "judge", "m")]));
-    let ran = finish(command(&yard, &server).args(["--timeout", "50ms"]), b"").code(3);
+    // Long enough for the create on a busy machine.
+    let ran = finish(command(&yard, &server).args(["--timeout", "2s"]), b"").code(3);
     assert!(ran.stderr.contains("run again"), "{ran:?}");
     assert_eq!(ran.summary()["pending"], 1);
     let ran = finish(command(&yard, &server).args(["--timeout", "50ms"]), b"").code(3);

@@ -40,7 +40,8 @@ pub struct Accounting {
     pub output_tokens: u64,
     /// Of the tokens read, those that came out of a cache.
     pub cache_read_tokens: u64,
-    /// What it cost in dollars; `None` where the price of one of the models is not known.
+    /// What it cost in dollars; `None` where the price of one of the models is not known, or an answer
+    /// came without a count of its tokens.
     pub cost: Option<f64>,
     /// What the same tokens would have cost one by one, at the price of the lane `sync`.
     pub cost_one_by_one: Option<f64>,
@@ -75,7 +76,7 @@ pub struct GroupAccounting {
     pub output_tokens: u64,
     /// Of the tokens read, those that came out of a cache.
     pub cache_read_tokens: u64,
-    /// What it cost in dollars; `None` where the price is not known.
+    /// What it cost in dollars; `None` where the price, or a count of tokens, is not known.
     pub cost: Option<f64>,
     /// What the same tokens would have cost one by one.
     pub cost_one_by_one: Option<f64>,
@@ -98,8 +99,11 @@ impl Accounting {
         add(&mut of_group.input_tokens, usage.input_tokens);
         add(&mut of_group.output_tokens, usage.output_tokens);
         add(&mut of_group.cache_read_tokens, usage.cache_read_tokens);
+        // Without a count of its tokens nobody knows what an answer has cost.
+        let is_known = delivered.status != Status::Succeeded || delivered.usage.is_some();
         let pay = |total: &mut Option<f64>, lane| {
-            *total = total.zip(prices.cost(&group.model, lane, usage)).map(|(a, b)| a + b);
+            let cost = prices.cost(&group.model, lane, usage).filter(|_| is_known);
+            *total = total.zip(cost).map(|(a, b)| a + b);
         };
         pay(&mut of_group.cost, lane);
         pay(&mut of_group.cost_one_by_one, Lane::Sync);

@@ -107,7 +107,7 @@ fn an_answer_that_does_not_tell_its_tokens_counts_as_what_it_may_have_cost() {
     let place = Place::new();
     let limited = || open(&simulator, &place).lane(LaneChoice::Sync).max_cost(15.0);
     let counts = go(limited(), [ask("a")]).1.unwrap().accounting;
-    assert_eq!((counts.succeeded, counts.output_tokens), (1, 0));
+    assert_eq!((counts.succeeded, counts.output_tokens, counts.cost), (1, 0, None));
     let ended = go(limited(), ["a", "b"].map(ask)).1;
     assert!(
         matches!(ended, Err(Error::OverBudget { estimate, .. }) if estimate > 19.0),

@@ -46,10 +46,12 @@
 //!   refuses all, halves are pushed until the culprit is alone. What may pass, a remote that moved
 //!   above all ([`OnMoved`]), is tried again when the others have landed.
 //! * **Groups** ([`Operation::in_group`]) are the exception: all of one is done, or nothing. A group
-//!   whose remote has moved or is busy is brought together and pushed again, as a whole.
-//! * **Gate** ([`Settings::with_gate`]): a command that a landing has to pass before it is pushed. It
+//!   whose remote has moved or is busy is brought together and pushed again, as a whole. Branches that
+//!   it does not push move before its push, and back if that is refused; only what others have built
+//!   on one of them meanwhile keeps it, and its operation says so.
+//! * **Gate** ([`Settings::with_gate`]): a command that has to pass before anything is pushed. It
 //!   runs on the merged tree in a folder of its own, without any lock; what it fails with is found by
-//!   halving and left out, and what it said of a tree is known to the next landing.
+//!   halving and left out, and what it said of a tree is known to the next batch.
 //! * **Content** is given with the operation, or taken from a [`Worktree`]: what an agent left in a
 //!   worktree of its own becomes a commit on the branch that is checked out there.
 //! * **Nothing is overwritten**: local branches move by compare-and-swap, the remote's only
@@ -68,7 +70,8 @@
 //! * **Exactly once**: before the first ref moves, what a batch is about to do is written down. Who
 //!   writes to the repository next finishes what a killed process had begun, with the same commits;
 //!   what each ref is, here and at the remote, says what is left of it. The same input again, or one
-//!   of the same name ([`GitBatch::apply_as`]), is answered with what became of it.
+//!   of the same name ([`GitBatch::apply_as`]), is answered with what became of it, wherever its
+//!   branches are now.
 //! * **Receipts** say what a batch did and cost, and can be held against the remote's reflog.
 //!
 //! # Limits

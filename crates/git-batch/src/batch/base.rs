@@ -72,6 +72,13 @@ impl Batch<'_, '_> {
 
     /// The commit of the remote's default branch; `None` where both sides have no commit at all yet.
     pub(super) fn default_base(&mut self) -> Result<Option<ObjectId>, OpError> {
+        if self.default_base.is_none() {
+            self.default_base = self.find_default_base()?;
+        }
+        Ok(self.default_base)
+    }
+
+    fn find_default_base(&mut self) -> Result<Option<ObjectId>, OpError> {
         let here = self.session.store.head_branch();
         let here = here.as_ref().map(FullName::as_bstr);
         let name = self.remote()?.default_branch(here).map(ToOwned::to_owned);

@@ -43,6 +43,8 @@ struct Batch<'s, 'a> {
     checked_out: CheckedOut,
     branches: BTreeMap<FullName, Branch>,
     remote: Option<RemoteState>,
+    /// Where new branches start, once that was needed.
+    default_base: Option<ObjectId>,
     /// Until when to wait for worktrees that others work in, once one was looked at.
     worktree_end: Option<Instant>,
     /// The local branches by their names in lower case, once they were needed.

@@ -270,6 +270,7 @@ impl<'a> Session<'a> {
             checked_out,
             branches: BTreeMap::new(),
             remote: None,
+            default_base: None,
             worktree_end: None,
             folded: None,
             extent,

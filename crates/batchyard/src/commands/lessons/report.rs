@@ -97,7 +97,9 @@ pub(super) fn verify(session: &Session, path: &Path) -> Result<Exit, Stop> {
     if session.output.json {
         session.output.object(&json!({ "summary": { "lessons": lessons, "stale": stale } }));
     } else {
-        stale.iter().for_each(|id| session.output.line(format!("{id:?} is another now")));
+        for id in stale {
+            session.output.line(format!("{id:?} is another now"));
+        }
         session.output.line(format!("{lessons} lessons, {} are another now", stale.len()));
     }
     Ok(Exit::of_failed(stale.len()))

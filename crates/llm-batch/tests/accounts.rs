@@ -95,7 +95,8 @@ fn each(is_taken: bool, check: impl Fn(Client)) {
 fn a_key_of_another_account_sends_nothing_again_that_it_would_not_see() {
     each(true, |client| {
         for policy in [OnAmbiguous::Hold, OnAmbiguous::Resubmit] {
-            let (outcomes, ended) = client.ask(OTHER, policy, SHORT);
+            // It does not wait for what waiting does not change.
+            let (outcomes, ended) = client.ask(OTHER, policy, LONG);
             assert!(outcomes.is_empty());
             let error = ended.unwrap_err().to_string();
             assert!(error.contains("another key"), "{error}");

@@ -324,7 +324,7 @@ impl Provider for Anthropic {
             _ if !has_end => Err(CallError::passing("the list of batches does not end")),
             Some(undecided) => Ok(undecided),
             None if is_same_account => Ok(Found::Absent),
-            None => Ok(Found::Undecided { reason: OTHER_KEY.to_owned() }),
+            None => Err(CallError::Refused { message: OTHER_KEY.to_owned() }),
         }
     }
 

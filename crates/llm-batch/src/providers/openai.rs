@@ -137,12 +137,11 @@ impl OpenAi {
             Err(CallError::Refused { .. }) => String::new(),
             Err(error) => return Err(error),
         };
-        let reason = if lost.is_same_account { FILE_GONE } else { OTHER_KEY };
-        Ok(if seen == file {
-            Found::Absent
-        } else {
-            Found::Undecided { reason: reason.to_owned() }
-        })
+        if seen == file {
+            return Ok(Found::Absent);
+        }
+        let message = if lost.is_same_account { FILE_GONE } else { OTHER_KEY };
+        Err(CallError::Refused { message: message.to_owned() })
     }
 
     /// Reads one file of results.

@@ -229,8 +229,8 @@ impl<K: Ord + Clone, I, S: Slot> Accumulator<K, I, S> {
         let now = later(self.now, if joins { moment.rough() } else { moment.exact() });
         // Keys and clocks are user code, which may panic: from here on there is none.
         self.now = now;
-        self.books.accept(weight);
-        self.eras.enter();
+        self.books.accept(1, weight);
+        self.eras.enter(1);
         if !joins {
             lane.begin(mark.era, &mut self.pool);
         }

@@ -8,7 +8,7 @@ use crate::board::Board;
 use crate::builder::Settings;
 use crate::clock::{EngineClock, Lately};
 use crate::error::Outcome;
-use crate::id::{BatchId, ItemId};
+use crate::id::{BatchId, ItemId, NextIds};
 use crate::link::{Hub, Link};
 use crate::panics;
 use crate::processor::BatchProcessor;
@@ -90,7 +90,8 @@ pub(crate) struct State<P: BatchProcessor> {
     passing: Option<Passing<P>>,
     /// That batch, once it was taken in, for the thread that runs it.
     seen: Option<Seen<P>>,
-    next_seq: u64,
+    /// The ids of items that no journal names.
+    next_ids: NextIds,
     slots: Arena<OutcomeOf<P>, Link>,
     queue: Accumulator<P::Key, P::Item, SeatOf<P>>,
     /// The slots of flushes, and the flushes that wait, by the era that they end.
@@ -186,7 +187,7 @@ impl<P: BatchProcessor> Engine<P> {
                 flush_slots: Arena::new(link.clone()),
                 flushes: Vec::new(),
                 in_flight: Vec::new(),
-                next_seq: 0,
+                next_ids: NextIds::default(),
                 room: Room::default(),
                 resting: Vec::new(),
                 is_called: false,

@@ -21,6 +21,20 @@ impl ItemId {
     }
 }
 
+/// Counts the ids of items that no journal names.
+#[derive(Debug, Default)]
+pub(crate) struct NextIds(u64);
+
+impl NextIds {
+    /// Takes the next ids, so many, and returns the first.
+    #[inline]
+    pub(crate) fn take(&mut self, count: usize) -> ItemId {
+        let first = ItemId { epoch: 0, seq: self.0 };
+        self.0 += count as u64;
+        first
+    }
+}
+
 impl fmt::Display for ItemId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.epoch, self.seq)

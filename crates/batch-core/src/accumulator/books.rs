@@ -61,15 +61,9 @@ impl<K> Books<K> {
         self.stats.queued == 0 && self.reserved == 0
     }
 
-    #[inline]
-    pub(super) fn accept(&mut self, weight: u64) {
-        self.stats.accepted += 1;
-        self.stats.queued += 1;
-        self.weight += u128::from(weight);
-    }
-
     /// Counts items that were accepted, of so much weight together.
-    pub(super) fn accept_all(&mut self, items: usize, weight: u64) {
+    #[inline]
+    pub(super) fn accept(&mut self, items: usize, weight: u64) {
         self.stats.accepted += count(items);
         self.stats.queued += count(items);
         self.weight += u128::from(weight);

@@ -25,15 +25,9 @@ impl Eras {
         EraId(self.current)
     }
 
-    /// Counts an accepted item.
-    #[inline]
-    pub(super) fn enter(&mut self) -> EraId {
-        self.open += 1;
-        EraId(self.current)
-    }
-
     /// Counts so many accepted items.
-    pub(super) fn enter_all(&mut self, items: usize) {
+    #[inline]
+    pub(super) fn enter(&mut self, items: usize) {
         self.open += items;
     }
 

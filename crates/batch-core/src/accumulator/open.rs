@@ -140,8 +140,8 @@ impl<K: Ord + Clone, I, S: Slot> Accumulator<K, I, S> {
         self.is_lent = false;
         self.at(open.now);
         let joined = open.parcel.len() - open.before;
-        self.books.accept_all(joined, open.parcel.weight - open.weight_before);
-        self.eras.enter_all(joined);
+        self.books.accept(joined, open.parcel.weight - open.weight_before);
+        self.eras.enter(joined);
         self.note(|| Event::Joined {
             lane: open.lane,
             ids: open.parcel.known.ids().skip(open.before).collect(),

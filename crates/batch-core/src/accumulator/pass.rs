@@ -75,7 +75,7 @@ impl<K: Ord + Clone, I, S: Slot> Accumulator<K, I, S> {
         self.last_dispatch = now;
         let full = self.policy.max_items == 1 || weight >= self.policy.max_weight;
         let reason = if full { DispatchReason::Full } else { DispatchReason::Natural };
-        self.books.accept_all(1, weight);
+        self.books.accept(1, weight);
         self.books.send(1, reason);
         let mark = Mark { era: self.eras.current(), weight };
         let deadline = self.policy.deadline(now);
@@ -101,7 +101,7 @@ impl<K: Ord + Clone, I, S: Slot> Accumulator<K, I, S> {
     /// Enters a batch in the lists, where it is from now on as any other in flight.
     pub(crate) fn take_in(&mut self, pass: Pass<K>) {
         let (batch, mut flight) = (pass.batch, pass.flight());
-        self.eras.enter_all(1);
+        self.eras.enter(1);
         let (id, lane) = self.lanes.of(pass.key);
         debug_assert_eq!(id, flight.lane, "nothing was done since it was sent");
         lane.in_flight += 1;

@@ -440,9 +440,8 @@ impl<P: BatchProcessor> State<P> {
             return Err(weighed);
         }
         let now = moment.rough();
-        let id = ItemId { epoch: 0, seq: self.next_seq };
-        self.next_seq += 1;
         let (filler, claim) = self.slots.pair();
+        let id = self.next_ids.take(1);
         let accepted = open.join(now, id, weighed.weight, weighed.item, Seat::open(filler));
         Ok((Ticket::new(claim, id, open.lane()), accepted))
     }
@@ -461,8 +460,7 @@ impl<P: BatchProcessor> State<P> {
         let places = open.places(weight).min(self.slots.left());
         let alike = items.upcoming().iter().take(places).take_while(is_like).count();
         let (fillers, claims) = self.slots.row(alike);
-        let id = ItemId { epoch: 0, seq: self.next_seq };
-        self.next_seq += fillers.len() as u64;
+        let id = self.next_ids.take(fillers.len());
         let row = items.by_ref().take(fillers.len()).map(|Weighed { key, item, .. }| {
             // User code, in the middle of a change.
             panics::swallow(|| drop(key));
@@ -489,8 +487,7 @@ impl<P: BatchProcessor> State<P> {
     /// Accepts an item that no journal names.
     #[inline]
     fn accept_next(&mut self, moment: &impl Moment, weighed: Weighed<P>) -> TicketOf<P> {
-        let id = ItemId { epoch: 0, seq: self.next_seq };
-        self.next_seq += 1;
+        let id = self.next_ids.take(1);
         self.accept(moment, id, weighed)
     }
 

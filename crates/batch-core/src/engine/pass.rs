@@ -5,7 +5,7 @@ use super::work::{Called, Job};
 use super::{Engine, SharedOf, State, TicketOf};
 use crate::accumulator::Pass;
 use crate::current::Running;
-use crate::id::{BatchId, ItemId};
+use crate::id::BatchId;
 use crate::items::Items;
 use crate::panics;
 use crate::processor::BatchProcessor;
@@ -51,8 +51,7 @@ impl<P: BatchProcessor> Engine<P> {
             return Err((state, weighed));
         }
         let Weighed { key, weight, item } = weighed;
-        let id = ItemId { epoch: 0, seq: state.next_seq };
-        state.next_seq += 1;
+        let id = state.next_ids.take(1);
         let (filler, claim) = state.slots.pair();
         let of_pass = key.clone();
         let (pass, known) =

@@ -151,10 +151,7 @@ impl Session<'_> {
             }
             let told = match next {
                 Next::Tell => self.hand_over(index as usize, outcome),
-                Next::Missed => {
-                    let missed = RequestError::DeadlineMissed { may_be_paid: false };
-                    self.hand_over(index as usize, Err(missed))
-                }
+                Next::Missed => self.miss(index as usize, false),
                 Next::Again => {
                     again.push(index);
                     Ok(())
@@ -264,10 +261,7 @@ impl Session<'_> {
             };
             match next {
                 Next::Tell => self.hand_over(index as usize, Err(missing.clone()))?,
-                Next::Missed => {
-                    let missed = RequestError::DeadlineMissed { may_be_paid: false };
-                    self.hand_over(index as usize, Err(missed))?;
-                }
+                Next::Missed => self.miss(index as usize, false)?,
                 Next::Again => watch.again.push(index),
                 Next::Alone => watch.alone.push(index),
             }

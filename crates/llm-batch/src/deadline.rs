@@ -131,7 +131,7 @@ impl Session<'_> {
             let over: Vec<&mut u32> = members.iter_mut().filter(|m| is_over(**m)).collect();
             for member in over {
                 let index = mem::replace(member, NOBODY) as usize;
-                self.hand_over(index, Err(RequestError::DeadlineMissed { may_be_paid }))?;
+                self.miss(index, may_be_paid)?;
             }
         }
         Ok(members.iter().all(|member| *member == NOBODY))
@@ -144,19 +144,24 @@ impl Session<'_> {
             self.direct.extend([ask], self.table);
             return Ok(());
         }
-        self.miss_ask(&ask)
-    }
-
-    /// Ends a request that was to be asked alone and is overdue.
-    fn miss_ask(&mut self, ask: &Ask) -> Result<(), Error> {
-        let may_be_paid = self.engine.state().doubts_before(ask.replaces, ask.may_be_paid) > 0;
-        let missed = RequestError::DeadlineMissed { may_be_paid };
-        self.hand_over(ask.member as usize, Err(missed))
+        self.miss(ask.member as usize, ask.may_be_paid)
     }
 
     /// Ends what waits to be asked alone and is overdue.
     pub(crate) fn miss_asks(&mut self) -> Result<(), Error> {
-        self.direct.take_overdue(self.table).iter().try_for_each(|ask| self.miss_ask(ask))
+        let overdue = self.direct.take_overdue(self.table);
+        overdue.iter().try_for_each(|ask| self.miss(ask.member as usize, ask.may_be_paid))
+    }
+
+    /// Ends a request that is overdue. It may be paid for where one of its creates was given up, too.
+    pub(crate) fn miss(&mut self, index: usize, may_be_paid: bool) -> Result<(), Error> {
+        let is_doubted = {
+            let state = self.engine.state();
+            let known = state.known(&self.table.items()[index]);
+            known.is_some_and(|known| state.doubts(known.at) > 0)
+        };
+        let may_be_paid = may_be_paid || is_doubted;
+        self.hand_over(index, Err(RequestError::DeadlineMissed { may_be_paid }))
     }
 
     /// Takes the requests of an ended batch that want to be asked alone.

@@ -181,11 +181,6 @@ impl Record {
         matches!(self.fate, Some(Fate::Void { may_be_paid: true, .. }))
     }
 
-    /// Returns the number of the record that it replaces, where there is but one.
-    pub(crate) fn replaces(&self) -> Option<u64> {
-        if let [number] = self.intent.replaces[..] { Some(number) } else { None }
-    }
-
     /// Tells whether it went to the account that the provider's calls go to now.
     pub(crate) fn is_of(&self, provider: &dyn Provider) -> bool {
         self.intent.account == provider.account(&self.intent.nonce)

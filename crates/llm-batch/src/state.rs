@@ -161,22 +161,15 @@ impl State {
     /// Returns how many creates that carried the requests of this one, itself included, were given
     /// up although they may have been paid for.
     pub(crate) fn doubts(&self, at: usize) -> u32 {
-        let record = &self.records[at];
-        let older = self.doubts_before(record.replaces(), record.intent.may_be_paid);
-        older + u32::from(record.is_doubted())
-    }
-
-    /// Returns the same of a create that is not written down yet: of the record that it replaces,
-    /// and whether the provider may still run that.
-    pub(crate) fn doubts_before(&self, replaces: Option<u64>, may_be_paid: bool) -> u32 {
-        let (mut doubts, mut next, mut may_be_paid) = (0, replaces, may_be_paid);
-        let mut end = self.records.len();
-        // What comes later cannot be replaced: a damaged folder leads into no circle.
-        while let Some(at) = next.and_then(|number| self.numbered(number)).filter(|at| *at < end) {
+        // Whether the create that replaced this one left it at the provider, which may run it.
+        let (mut doubts, mut next, mut is_left) = (0, Some(at), false);
+        while let Some(at) = next {
             let record = &self.records[at];
-            let is_left = may_be_paid && matches!(record.fate, Some(Fate::Submitted { .. }));
-            doubts += u32::from(record.is_doubted() || is_left);
-            (end, next, may_be_paid) = (at, record.replaces(), record.intent.may_be_paid);
+            let is_submitted = matches!(record.fate, Some(Fate::Submitted { .. }));
+            doubts += u32::from(record.is_doubted() || (is_left && is_submitted));
+            // One that replaces several has no doubts among them.
+            let one = self.replaced_by(at).next().filter(|_| record.intent.replaces.len() == 1);
+            (next, is_left) = (one, record.intent.may_be_paid);
         }
         doubts
     }
@@ -376,5 +369,33 @@ mod tests {
         assert!(!is_still_at(&open, &path).unwrap());
         File::create(&path).unwrap();
         assert!(!is_still_at(&open, &path).unwrap());
+    }
+
+    #[test]
+    fn doubts_are_counted_along_the_creates_that_replaced_one_another() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut state = State::open(dir.path()).unwrap();
+        let provider = crate::providers::Anthropic::new("key").unwrap();
+        let table = Table::of_sizes(&[(0, 1)]);
+        let void = |may_be_paid| Fate::Void { reason: String::new(), may_be_paid };
+        let submitted = || Fate::Submitted { batch_id: "b".to_owned() };
+        let unsent = || Fate::Unsent { reason: String::new() };
+        let mut doubts = |replaces: &[u64], may_be_paid, fate| {
+            let nonce = "0".repeat(16);
+            let intent = Intent::new(&provider, table.group(0), nonce, crate::Lane::Batch);
+            let intent = Intent { replaces: replaces.to_vec(), may_be_paid, ..intent };
+            let at = state.begin(intent, &[0], &table).unwrap();
+            state.settle(at, fate).unwrap();
+            state.doubts(at)
+        };
+        assert_eq!(doubts(&[], false, void(true)), 1, "1 was given up");
+        assert_eq!(doubts(&[1], false, submitted()), 1, "2");
+        assert_eq!(doubts(&[2], true, void(false)), 2, "3: 2 may still run");
+        assert_eq!(doubts(&[3], true, unsent()), 2, "4: 3 was nothing");
+        assert_eq!(doubts(&[4], false, submitted()), 2, "5");
+        assert_eq!(doubts(&[5], false, submitted()), 2, "6: 5 came back unpaid");
+        assert_eq!(doubts(&[], false, unsent()), 0, "7");
+        assert_eq!(doubts(&[7, 4], false, submitted()), 0, "8 replaces several");
+        assert_eq!(doubts(&[9], false, submitted()), 0, "9 leads into a circle");
     }
 }

@@ -250,30 +250,34 @@ fn a_lost_create_is_not_sent_again_over_the_budget_of_one_of_its_requests() {
     assert_eq!(simulator.count(Endpoint::Create), 1);
 }
 
-/// What came too late for its second create was told as if nobody could bill it.
+/// What came too late for its second create, or out of it, was told as if nobody could bill it.
 #[test]
-fn a_request_that_is_too_late_to_be_sent_again_says_that_it_may_be_paid_for() {
-    let simulator = Simulator::builder()
-        .before(|call| {
-            let is_second = call.endpoint == Endpoint::Create && call.nth > 0;
-            let busy =
-                || Reply::error(429, "rate_limit_error", "slow").with_header("retry-after", "60");
-            is_second.then(busy)
-        })
-        .after(|call, usual| match call.endpoint {
-            Endpoint::Create if call.nth == 0 => Reply::Drop,
-            Endpoint::List => changed(usual, |page| page["data"] = json!([])),
-            _ => usual,
-        })
-        .start()
-        .unwrap();
-    let place = Place::new();
-    let deadline = SystemTime::now() + Duration::from_secs(2);
-    let settings = open(&simulator, &place).on_ambiguous(OnAmbiguous::Resubmit);
-    let (outcomes, _) = go(settings.headroom(Duration::ZERO), [ask("a").with_deadline(deadline)]);
-    let told = outcomes[0].1.as_ref().unwrap_err();
-    assert!(matches!(told, RequestError::DeadlineMissed { may_be_paid: true }), "{told:?}");
-    assert_eq!(simulator.count(Endpoint::Create), 2);
+fn a_request_that_is_too_late_says_so_where_an_earlier_create_may_be_paid_for() {
+    for is_taken in [false, true] {
+        let simulator = Simulator::builder()
+            .running(usize::MAX)
+            .before(move |call| {
+                let is_second = call.endpoint == Endpoint::Create && call.nth > 0 && !is_taken;
+                let busy = || Reply::error(429, "rate_limit_error", "slow");
+                is_second.then(|| busy().with_header("retry-after", "60"))
+            })
+            .after(|call, usual| match call.endpoint {
+                Endpoint::Create if call.nth == 0 => Reply::Drop,
+                Endpoint::List => changed(usual, |page| page["data"] = json!([])),
+                _ => usual,
+            })
+            .start()
+            .unwrap();
+        let place = Place::new();
+        let deadline = SystemTime::now() + Duration::from_secs(3);
+        let settings = open(&simulator, &place).on_ambiguous(OnAmbiguous::Resubmit);
+        let settings = settings.headroom(Duration::from_secs(1));
+        let (outcomes, _) = go(settings, [ask("a").with_deadline(deadline)]);
+        let told = outcomes[0].1.as_ref().unwrap_err();
+        assert!(matches!(told, RequestError::DeadlineMissed { may_be_paid: true }), "{told:?}");
+        assert_eq!(simulator.count(Endpoint::Create), 2);
+        assert_eq!(simulator.count(Endpoint::Cancel), usize::from(is_taken));
+    }
 }
 
 /// Each of them has a record of its own, and was sent in a create of its own.

@@ -56,13 +56,13 @@ pub(crate) const SIGNATURES: &[Signature] = &[
         Value::List(list) => value(join(list, text(b)?)),
         _ => None,
     }),
-    takes("json", 1, "value | json", |a, _| value(to_json(a))),
+    takes("json", 1, "value | json", |a, _| value(json(a))),
     takes("le", 2, "le(a, b)", |a, b| value(compare(a, b).map(Ordering::is_le))),
     takes("len", 1, "len(list)", |a, _| value(len(a))),
     takes("lt", 2, "lt(a, b)", |a, b| value(compare(a, b).map(Ordering::is_lt))),
     takes("ne", 2, "ne(a, b)", |a, b| Some((!equal(a, b)).into())),
     takes("or", 2, "or(a, b)", |a, b| Some((truthy(a) || truthy(b)).into())),
-    takes("quote", 1, "text | quote", |a, _| Some(quote(text(a)?).into())),
+    takes("quote", 1, "text | quote", |a, _| value(quote(text(a)?))),
     takes("truncate_tokens", 2, "text | truncate_tokens: 500", |a, b| {
         value(truncate_tokens(text(a)?, integer(b)?))
     }),
@@ -79,6 +79,21 @@ fn text(value: &Value) -> Option<&str> {
 
 fn integer(value: &Value) -> Option<i64> {
     if let Value::Integer(value) = value { Some(*value) } else { None }
+}
+
+/// Bytes of a text that a function gives: 64 MiB. Without a bound a short template could ask for more than
+/// any machine has: each `json` of a `json` doubles its back-slashes.
+const MAX_LENGTH: usize = 64 << 20;
+
+fn check_length(length: usize) -> Result<(), String> {
+    if length <= MAX_LENGTH {
+        return Ok(());
+    }
+    Err(format!("the text would be longer than {MAX_LENGTH} bytes"))
+}
+
+fn bounded(text: String) -> Result<String, String> {
+    check_length(text.len()).map(|()| text)
 }
 
 /// What prints a path that may be absent. Templates cannot name it; it is written for them.
@@ -111,7 +126,7 @@ pub(crate) fn register(engine: &mut Engine<'_>) {
     engine.add_function("gt", |a: &Value, b: &Value| compare(a, b).map(Ordering::is_gt));
     engine.add_function("indent", indent);
     engine.add_function("join", join);
-    engine.add_function("json", |value: &Value| to_json(value));
+    engine.add_function("json", json);
     engine.add_function("le", |a: &Value, b: &Value| compare(a, b).map(Ordering::is_le));
     engine.add_function("len", len);
     engine.add_function("lt", |a: &Value, b: &Value| compare(a, b).map(Ordering::is_lt));
@@ -226,6 +241,10 @@ fn contains(whole: &Value, part: &Value) -> Result<bool, String> {
     }
 }
 
+fn json(value: &Value) -> Result<String, String> {
+    to_json(value, MAX_LENGTH)
+}
+
 fn join(list: &[Value], separator: &str) -> Result<String, String> {
     let text = |value: &Value| match value {
         Value::String(text) => Ok(text.clone()),
@@ -235,7 +254,10 @@ fn join(list: &[Value], separator: &str) -> Result<String, String> {
         value if let Some(digits) = big(value) => Ok(digits.to_owned()),
         other => Err(format!("{} in the list cannot be joined", type_of(other))),
     };
-    Ok(list.iter().map(text).collect::<Result<Vec<_>, _>>()?.join(separator))
+    let texts = list.iter().map(text).collect::<Result<Vec<_>, _>>()?;
+    let separators = separator.len().saturating_mul(texts.len().saturating_sub(1));
+    check_length(texts.iter().map(String::len).fold(separators, usize::saturating_add))?;
+    Ok(texts.join(separator))
 }
 
 /// Puts `count` spaces before every line but the first, which stands where the tag stands.
@@ -244,11 +266,16 @@ fn indent(text: &str, count: usize) -> Result<String, String> {
     if count > MAX {
         return Err(format!("an indent of {count} is over {MAX}"));
     }
-    let space = " ".repeat(count);
+    let is_indented = |line: &&str| !line.trim().is_empty();
     let mut lines = text.split_inclusive('\n');
-    let mut indented = lines.next().unwrap_or_default().to_owned();
+    let first = lines.next().unwrap_or_default();
+    let length = text.len() + count * lines.clone().filter(is_indented).count();
+    check_length(length)?;
+    let space = " ".repeat(count);
+    let mut indented = String::with_capacity(length);
+    indented.push_str(first);
     for line in lines {
-        if !line.trim().is_empty() {
+        if is_indented(&line) {
             indented.push_str(&space);
         }
         indented.push_str(line);
@@ -263,9 +290,9 @@ fn truncate_tokens(text: &str, tokens: i64) -> Result<String, String> {
 }
 
 /// Sets text off as a Markdown quotation.
-fn quote(text: &str) -> String {
+fn quote(text: &str) -> Result<String, String> {
     let line = |line: &str| if line.is_empty() { ">".to_owned() } else { format!("> {line}") };
-    text.lines().map(line).collect::<Vec<_>>().join("\n")
+    bounded(text.lines().map(line).collect::<Vec<_>>().join("\n"))
 }
 
 /// Puts text into a code fence that nothing in the text can close.
@@ -276,7 +303,7 @@ fn fence(text: &str, info: &str) -> Result<String, String> {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(3.max(longest + 1));
     let newline = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
-    Ok(format!("{fence}{info}\n{text}{newline}{fence}"))
+    bounded(format!("{fence}{info}\n{text}{newline}{fence}"))
 }
 
 /// Puts text between tags that nothing in the text can close.
@@ -294,7 +321,7 @@ fn xml(text: &str, tag: &str) -> Result<String, String> {
         }
     }
     let newline = if safe.is_empty() || safe.ends_with('\n') { "" } else { "\n" };
-    Ok(format!("<{tag}>\n{safe}{newline}</{tag}>"))
+    bounded(format!("<{tag}>\n{safe}{newline}</{tag}>"))
 }
 
 /// Returns whether what follows a `<` closes a tag, however it is spaced or cased.

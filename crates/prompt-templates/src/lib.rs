@@ -69,8 +69,8 @@
 //! * There are no arithmetic, no macros and no inheritance.
 //! * A file has at most 16 MiB. What a template includes comes to at most 10,000 includes, 60 deep.
 //! * Data nests up to 128 deep. Keys of maps are text. Floats are those of 64 bits; integers have up to 128.
-//! * What is rendered has at most 64 MiB, or what [`Builder::max_output_bytes`] says; functions can take
-//!   more than that while they run.
+//! * What is rendered has at most 64 MiB, or what [`Builder::max_output_bytes`] says, and so has what a
+//!   function gives. No time is bounded: loops in loops over long lists take as long as they take.
 //! * What is included inside `{% with x as y %}` cannot see `y`, and what is included in a loop over `x` may
 //!   not read `x?.member`; both are told when they are compiled. `{% include "name" with {"y": y} %}` can.
 //! * Blocks nest up to 100 deep, each `else if` counted as one; an expression has up to 64 filters.
@@ -81,9 +81,10 @@
 //!
 //! A text is compiled once. A lookup is one load of a shared pointer and a search in a map; a [`Prompt`]
 //! that is kept needs neither. Renders take no lock and count in shards. A text without tags is shared or
-//! copied. Messages of text, paths, conditions, loops and includes of such are run as they are; those with
-//! functions or literals are compiled and rendered by [`upon`](https://docs.rs/upon), which also says what
-//! is wrong where data does not fit. A change copies the map of names, once for all changes that come at the same
+//! copied. Messages of text, paths, conditions, loops, includes and functions of this crate are run as they
+//! are; those with functions of a store, or with literals of lists, maps, floats and negative numbers, are
+//! compiled and rendered by [`upon`](https://docs.rs/upon), which also says what is wrong where data does
+//! not fit. A change copies a small part of the map of names, once for all changes that come at the same
 //! time. Figures beside `upon`, minijinja and handlebars are in `docs/perf.md` of the repository.
 //!
 //! # Features
@@ -137,6 +138,7 @@ mod straight;
 mod tidy;
 
 mod functions;
+mod output;
 mod to_value;
 mod value;
 

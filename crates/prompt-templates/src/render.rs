@@ -1,11 +1,10 @@
 //! Rendering: a linked template and data give a text or messages.
 
-use std::io;
-
 use upon::Value;
 
 use crate::compiled::Segment;
 use crate::linked::Linked;
+use crate::output::Output;
 use crate::roles::{HISTORY, Section};
 use crate::value::type_of;
 use crate::{Content, Context, Error, ErrorKind, Message, Role};
@@ -223,42 +222,4 @@ fn message(value: &Value) -> Option<Message> {
     let roles = [Role::User, Role::Assistant];
     let role = roles.into_iter().find(|known| known.as_str() == role)?;
     (map.len() == 2).then(|| Message::new(role, content.as_str()))
-}
-
-/// What is being rendered, and how much more of it there may be.
-struct Output {
-    bytes: Vec<u8>,
-    max: usize,
-    is_full: bool,
-}
-
-impl Output {
-    fn new(text: String, max: usize) -> Self {
-        Self { bytes: text.into_bytes(), max, is_full: false }
-    }
-
-    fn into_string(self) -> String {
-        String::from_utf8(self.bytes).expect("only whole texts are written")
-    }
-}
-
-impl io::Write for Output {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.write_all(bytes)?;
-        Ok(bytes.len())
-    }
-
-    #[inline]
-    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if bytes.len() > self.max - self.bytes.len() {
-            self.is_full = true;
-            return Err(io::ErrorKind::StorageFull.into());
-        }
-        self.bytes.extend_from_slice(bytes);
-        Ok(())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }

@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use serde::ser::{self, Serialize, Serializer};
 use upon::Value;
 
+use crate::output::Output;
+
 /// The key of an integer that 64 bits do not hold.
 const BIG: &str = "\0integer";
 
@@ -44,9 +46,14 @@ pub(crate) fn type_of(value: &Value) -> &'static str {
     }
 }
 
-/// Returns the value as compact JSON, the keys of maps in order.
-pub(crate) fn to_json(value: &Value) -> Result<String, String> {
-    serde_json::to_string(&Json(value)).map_err(|error| error.to_string())
+/// Returns the value as compact JSON of at most `max` bytes, the keys of maps in order.
+pub(crate) fn to_json(value: &Value, max: usize) -> Result<String, String> {
+    let mut output = Output::new(String::new(), max);
+    let written = serde_json::to_writer(&mut output, &Json(value));
+    if output.is_full {
+        return Err(format!("the JSON would be longer than {max} bytes"));
+    }
+    written.map_err(|error| error.to_string()).map(|()| output.into_string())
 }
 
 /// Returns the value for a function of a user. What JSON has no number for is its text.
@@ -90,5 +97,26 @@ impl Serialize for Json<'_> {
             Value::List(list) => serializer.collect_seq(list.iter().map(Json)),
             Value::Map(map) => serializer.collect_map(map.iter().map(|(k, v)| (k, Json(v)))),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_of_json_ends_at_the_bound() {
+        let mut value = Value::String("\"".into());
+        let error = loop {
+            match to_json(&value, 1_000) {
+                Ok(json) => value = Value::String(json),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error, "the JSON would be longer than 1000 bytes");
+        let Value::String(last) = value else { panic!("{value:?}") };
+        assert!((300..=1_000).contains(&last.len()), "each doubles the one before: {}", last.len());
+        let error = to_json(&Value::Float(f64::NAN), 1_000).unwrap_err();
+        assert!(error.contains("no JSON form"), "{error}");
     }
 }

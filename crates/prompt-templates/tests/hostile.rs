@@ -139,6 +139,28 @@ fn what_a_function_gives_may_not_nest_without_end() {
     assert!(error.message().contains("nests deeper than 128"), "{error}");
 }
 
+/// A short template could otherwise ask for more memory than any machine has.
+#[test]
+fn what_a_function_gives_has_a_bound() {
+    let prompts = Prompts::builder().max_output_bytes(usize::MAX).build().unwrap();
+    let lines = "x\n".repeat(70_000);
+    let list = vec![""; 70_000];
+    let data = serde_json::json!({"lines": lines, "list": list, "separator": " ".repeat(1_000)});
+    let context = Context::from_serialize(&data).unwrap();
+    for text in [
+        "{{ lines | indent: 1000 }}",
+        "{{ list | join: separator }}",
+        "{{ [join(list, separator)] | json }}",
+    ] {
+        let error = prompts.compile_and_render("a", text, &context).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Value, "{error}");
+        assert!(error.message().contains("longer than 67108864 bytes"), "{error}");
+    }
+    let indented =
+        prompts.compile_and_render("a", "{{ lines | indent: 900 | len }}", &context).unwrap();
+    assert_eq!(indented, (2 * 70_000 + 900 * 69_999).to_string());
+}
+
 #[test]
 fn a_file_too_long_for_a_prompt_is_not_read() {
     let dir = tempfile::tempdir().unwrap();

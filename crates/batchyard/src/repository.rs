@@ -1,6 +1,6 @@
 //! What a run asks a repository and its remote beside its batch of commits and merges.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -31,11 +31,16 @@ pub(crate) struct RemoteBranches {
     default: Option<String>,
 }
 
+/// Where it is noted what a run has left on which branch.
+const LEFT: &str = "refs/batchyard/run/";
+
 /// A local branch.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LocalBranch {
     pub(crate) tip: ObjectId,
     pub(crate) is_checked_out: bool,
+    /// It is as a run has left it: nobody has committed to it since.
+    pub(crate) is_of_a_run: bool,
 }
 
 impl Repository {
@@ -97,13 +102,25 @@ impl Repository {
     pub(crate) fn branches(&self, folder: &str) -> Result<BTreeMap<String, LocalBranch>, String> {
         let format = "--format=%(objectname) %(refname:lstrip=2)%00%(worktreepath)";
         let said = self.git.run(["for-each-ref", format, &format!("refs/heads/{folder}/")])?;
+        let left = self.git.run(["for-each-ref", "--format=%(objectname) %(refname)", LEFT])?;
+        let left: BTreeSet<&str> = left.lines().collect();
         let read = |line: &str| {
             let (id, rest) = line.split_once(' ')?;
             let (name, place) = rest.split_once('\0')?;
             let tip = ObjectId::from_hex(id.as_bytes()).ok()?;
-            Some((name.to_owned(), LocalBranch { tip, is_checked_out: !place.is_empty() }))
+            let is_of_a_run = left.contains(format!("{id} {LEFT}{name}").as_str());
+            let branch = LocalBranch { tip, is_checked_out: !place.is_empty(), is_of_a_run };
+            Some((name.to_owned(), branch))
         };
         Ok(said.lines().filter_map(read).collect())
+    }
+
+    /// Notes where a run leaves branches.
+    pub(crate) fn note_left(&self, branches: &[(String, ObjectId)]) -> Result<(), String> {
+        branches.iter().try_for_each(|(name, tip)| {
+            let (name, tip) = (format!("{LEFT}{name}"), tip.to_string());
+            self.git.run(["update-ref", "--no-deref", &name, &tip]).map(drop)
+        })
     }
 
     /// Tells whether a commit is another one or before it.

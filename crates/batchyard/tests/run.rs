@@ -163,12 +163,10 @@ fn a_landing_that_cannot_be_locked_leaves_the_run_unfinished() {
 /// Nothing was pushed and the answers are there, so the same command goes on.
 #[test]
 fn a_branch_that_cannot_begin_anew_leaves_the_run_unfinished() {
-    let yard = planned("", &[("one", "a.txt")]);
-    yard.git("repo", &["checkout", "--quiet", "-b", "batchyard/one"]);
-    yard.write("repo/left.txt", "left by an earlier run\n");
-    yard.git("repo", &["add", "--all"]);
-    yard.git("repo", &["commit", "--quiet", "-m", "Left"]);
-    yard.git("repo", &["checkout", "--quiet", "main"]);
+    let gate = "gate.run = [\"sh\", \"-c\", \"! test -e left.txt\"]";
+    let yard = planned(gate, &[("one", "left.txt")]);
+    run(&yard, &Server::start(Creates::Work)).code(1);
+    another_plan(&yard, &[(gate, ""), ("left.txt", "a.txt")]);
     let lock = yard.write("repo/.git/refs/heads/batchyard/one.lock", "");
     let server = Server::start(Creates::Work);
     let ran = run(&yard, &server).code(3);
@@ -178,8 +176,34 @@ fn a_branch_that_cannot_begin_anew_leaves_the_run_unfinished() {
     assert_eq!((server.creates().len(), yard.receives()), (1, 1));
     let tree = yard.git("remote.git", &["ls-tree", "--name-only", "main"]);
     assert!(tree.contains("a.txt") && !tree.contains("left.txt"), "{tree}");
-    let log = yard.git("repo", &["reflog", "show", "--format=%s", "batchyard/one"]);
-    assert!(log.contains("Left"), "what was there can be found: {log}");
+}
+
+/// Somebody has gone on by hand where a run has stopped.
+#[test]
+fn what_a_user_commits_to_the_branch_of_a_task_stays_and_goes_along() {
+    let yard = planned("[land]\npush = \"base\"", &[("one", "a.txt")]);
+    yard.git("repo", &["checkout", "--quiet", "-b", "batchyard/one"]);
+    yard.write("repo/by-hand.txt", "mine\n");
+    yard.git("repo", &["add", "--all"]);
+    yard.git("repo", &["commit", "--quiet", "-m", "By hand"]);
+    let by_hand = yard.git("repo", &["rev-parse", "HEAD"]);
+    yard.git("repo", &["checkout", "--quiet", "main"]);
+    run(&yard, &Server::start(Creates::Work)).code(0);
+    yard.git("repo", &["merge-base", "--is-ancestor", &by_hand, "batchyard/one"]);
+    let tree = yard.git("remote.git", &["ls-tree", "--name-only", "main"]);
+    assert_eq!(tree.replace('\n', " "), "README.md a.txt by-hand.txt");
+}
+
+/// Changes the plan, and takes the server out of it.
+fn another_plan(yard: &Yard, changes: &[(&str, &str)]) {
+    let mut plan = yard.read("plan/plan.toml");
+    for (from, to) in changes {
+        assert!(plan.contains(from), "{from}: {plan}");
+        plan = plan.replace(from, to);
+    }
+    let is_of_server = |line: &&str| line.starts_with("base_url") || line.starts_with("provider =");
+    let lines: Vec<&str> = plan.lines().filter(|line| !is_of_server(line)).collect();
+    yard.write("plan/plan.toml", lines.join("\n"));
 }
 
 /// A push that was refused again and again, and goes through when it is allowed to.
@@ -257,11 +281,7 @@ fn what_a_gate_refused_is_no_part_of_the_next_run() {
     let lessons = yard.read("plan/lessons.jsonl");
     assert!(lessons.contains("gate:one") && !lessons.contains(": told"), "{lessons}");
 
-    // Another answer, from another server.
-    let plan = yard.read("plan/plan.toml").replace("path = \"bad.txt\"", "path = \"good.txt\"");
-    let is_of_server = |line: &&str| line.starts_with("base_url") || line.starts_with("provider =");
-    let lines: Vec<&str> = plan.lines().filter(|line| !is_of_server(line)).collect();
-    yard.write("plan/plan.toml", lines.join("\n"));
+    another_plan(&yard, &[("path = \"bad.txt\"", "path = \"good.txt\"")]);
     run(&yard, &Server::start(Creates::Work)).code(0);
     let tree = yard.git("remote.git", &["ls-tree", "--name-only", "main"]);
     assert_eq!(tree.replace('\n', " "), "README.md b.txt good.txt");

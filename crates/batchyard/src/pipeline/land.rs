@@ -73,6 +73,7 @@ pub(crate) fn land(
         .interrupt
         .shielded(|| place.git.land_with(place.onto, &all, extent))
         .map_err(|error| unreachable(chain(&error)))?;
+    note_left(session, board, place, &operations, &report);
     if report.pushes() == 0 {
         // It may have been the gate that was stopped.
         session.interrupt.check()?;
@@ -99,7 +100,7 @@ pub(crate) fn land(
 /// where a branch goes on.
 ///
 /// What an earlier run has left and nobody has published is no part of this one; it stays in the
-/// branch's reflog.
+/// branch's reflog. What somebody has committed there since is gone on from.
 fn begin(
     board: &Board<'_>,
     place: &Place<'_>,
@@ -114,10 +115,6 @@ fn begin(
         let (Standing::Answered { .. }, Some(local)) = (standing, known.get(&branch)) else {
             continue;
         };
-        if local.is_checked_out {
-            bases.insert(branch, None);
-            continue;
-        }
         // The remote's branch is gone on from, unless the base has all of it.
         let published = match remote.tips.contains_key(&branch) {
             true => Some(repository.fetch(remote, &branch).map_err(unreachable)?),
@@ -125,12 +122,38 @@ fn begin(
         };
         let published = published.filter(|there| !repository.is_ancestor(*there, start));
         let from = published.unwrap_or(start);
+        if local.tip != from && (local.is_checked_out || !local.is_of_a_run) {
+            bases.insert(branch, None);
+            continue;
+        }
         if local.tip != from {
             repository.set_branch(&branch, local.tip, from).map_err(unreachable)?;
         }
         bases.insert(branch, published.is_none().then_some(start));
     }
     Ok(bases)
+}
+
+/// Notes the commits that are on the branches of tasks now, for the next run.
+fn note_left(
+    session: &Session,
+    board: &Board<'_>,
+    place: &Place<'_>,
+    operations: &ops::Operations,
+    report: &Report,
+) {
+    let branches: Vec<(String, ObjectId)> = operations
+        .commits
+        .iter()
+        .filter_map(|(at, op)| match report.get(&op.id)? {
+            Outcome::Landed { commit, .. } => Some((board.plan.tasks[*at].branch(), *commit)),
+            _ => None,
+        })
+        .collect();
+    if let Err(why) = place.repository.note_left(&branches) {
+        // The next run goes on from there.
+        session.output.note(format!("note: {why}"));
+    }
 }
 
 /// Why all that was to be pushed may still arrive if the same is tried again.

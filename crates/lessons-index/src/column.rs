@@ -1,8 +1,13 @@
 //! The values of one exact field: each text once, and the lessons with it.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
+use crate::draft::narrow;
 use crate::hash::Hasher;
+
+/// A text that more than one in so many lessons has is kept as a bit for each lesson too.
+const DENSE: usize = 64;
 
 /// Names the texts of a field by number.
 #[derive(Debug, Default)]
@@ -37,6 +42,11 @@ pub(crate) struct Column {
     starts: Box<[u32]>,
     /// The lists end to end, each in the order of the segment.
     lists: Box<[u32]>,
+    /// The texts that many lessons have, in order.
+    dense: Box<[u32]>,
+    /// Their rows of bits, of `width` words each.
+    bits: Box<[u64]>,
+    width: usize,
 }
 
 impl Column {
@@ -54,7 +64,27 @@ impl Column {
             lists[*place as usize] = doc;
             *place += 1;
         }
-        Self { symbols, of: of.into(), starts: starts.into(), lists: lists.into() }
+        let width = of.len().div_ceil(64);
+        let list = |symbol: u32| {
+            &lists[starts[symbol as usize] as usize..starts[symbol as usize + 1] as usize]
+        };
+        let is_dense = |symbol: &u32| list(*symbol).len() > of.len() / DENSE;
+        let dense: Box<[u32]> = (0..narrow(symbols.texts.len())).filter(is_dense).collect();
+        let mut bits = vec![0; dense.len() * width];
+        for (row, symbol) in bits.chunks_exact_mut(width.max(1)).zip(&dense) {
+            for doc in list(*symbol) {
+                row[*doc as usize / 64] |= 1 << (doc % 64);
+            }
+        }
+        Self {
+            symbols,
+            of: of.into(),
+            starts: starts.into(),
+            lists: lists.into(),
+            dense,
+            bits: bits.into(),
+            width,
+        }
     }
 
     /// Returns the number of a text, if a lesson has it.
@@ -76,8 +106,56 @@ impl Column {
         &self.lists[self.starts[symbol] as usize..self.starts[symbol + 1] as usize]
     }
 
+    /// Returns a bit for each lesson with a text, if many have it.
+    pub(crate) fn bits(&self, symbol: u32) -> Option<&[u64]> {
+        let row = self.dense.binary_search(&symbol).ok()?;
+        Some(&self.bits[row * self.width..(row + 1) * self.width])
+    }
+
     /// Returns the texts with their lessons; a text may have none.
     pub(crate) fn lists(&self) -> impl Iterator<Item = (&str, &[u32])> {
         (0_u32..).zip(&self.symbols.texts).map(|(symbol, text)| (&**text, self.list(symbol)))
+    }
+}
+
+/// Walks over the lessons of a range that have a bit in each of some rows.
+pub(crate) struct Common<'s> {
+    rows: Vec<&'s [u64]>,
+    /// Where the range ends.
+    end: usize,
+    /// The word in hand, and the lessons of it that are left.
+    at: usize,
+    left: u64,
+}
+
+impl<'s> Common<'s> {
+    pub(crate) fn new(rows: Vec<&'s [u64]>, docs: Range<u32>) -> Self {
+        let (start, end) = (docs.start as usize, docs.end as usize);
+        let mut common = Self { rows, end, at: start / 64, left: 0 };
+        if start < end {
+            common.left = common.word() & u64::MAX << (start % 64);
+        }
+        common
+    }
+
+    fn word(&self) -> u64 {
+        self.rows.iter().fold(u64::MAX, |word, row| word & row[self.at])
+    }
+}
+
+impl Iterator for Common<'_> {
+    type Item = u32;
+
+    fn next(&mut self) -> Option<u32> {
+        while self.left == 0 {
+            self.at += 1;
+            if self.at * 64 >= self.end {
+                return None;
+            }
+            self.left = self.word();
+        }
+        let doc = self.at * 64 + self.left.trailing_zeros() as usize;
+        self.left &= self.left - 1;
+        (doc < self.end).then(|| narrow(doc))
     }
 }

@@ -1,9 +1,17 @@
 //! Adding small numbers for many lessons at once, a bit of each in a word.
 
-/// Holds a number for each of 512 lessons: bit `n` of each stands in plane `n`.
+/// Holds a bit for each of 512 lessons.
+type Bits = [u64; Planes::WORDS];
+
+/// Adds up a number for each of 512 lessons: bit `n` of each stands in plane `n`.
+///
+/// Of each plane one addend waits for the next, so that two of them are added at once, and a carry
+/// goes up for two of them only.
 #[derive(Default)]
 pub(crate) struct Planes {
-    planes: [[u64; Planes::WORDS]; Planes::BITS],
+    sums: [Bits; Planes::BITS],
+    waiting: [Bits; Planes::BITS],
+    is_waiting: [bool; Planes::BITS],
 }
 
 impl Planes {
@@ -14,29 +22,57 @@ impl Planes {
 
     /// Adds a number to the lessons whose bit is set. No sum may be over [`MAX`](Self::MAX).
     pub(crate) fn add(&mut self, bits: &[u64], number: u32) {
-        let mut wanted = [0; Self::WORDS];
-        wanted[..bits.len()].copy_from_slice(bits);
-        if wanted == [0; Self::WORDS] {
+        let wanted = match <&Bits>::try_from(bits) {
+            Ok(bits) => *bits,
+            Err(_) => std::array::from_fn(|at| bits.get(at).copied().unwrap_or_default()),
+        };
+        // Comparing the arrays would be a call.
+        if wanted.iter().fold(0, |all, word| all | word) == 0 {
             return;
         }
         for low in (0..Self::BITS).filter(|bit| number >> bit & 1 == 1) {
             let mut carry = wanted;
-            for plane in &mut self.planes[low..] {
-                for (word, carry) in plane.iter_mut().zip(&mut carry) {
-                    let both = *word & *carry;
-                    *word ^= *carry;
-                    *carry = both;
-                }
-                if carry == [0; Self::WORDS] {
+            for at in low..Self::BITS {
+                if !self.is_waiting[at] {
+                    self.waiting[at] = carry;
+                    self.is_waiting[at] = true;
                     break;
                 }
+                self.is_waiting[at] = false;
+                carry = add(&mut self.sums[at], &self.waiting[at], &carry);
             }
         }
     }
 
+    /// Returns the sums.
+    pub(crate) fn sums(mut self) -> Sums {
+        let mut carry = Bits::default();
+        for (at, plane) in self.sums.iter_mut().enumerate() {
+            let waiting = if self.is_waiting[at] { self.waiting[at] } else { Bits::default() };
+            carry = add(plane, &waiting, &carry);
+        }
+        Sums { planes: self.sums }
+    }
+}
+
+/// Adds two bits to each of a plane and returns what is to be carried.
+fn add(plane: &mut Bits, one: &Bits, other: &Bits) -> Bits {
+    std::array::from_fn(|at| {
+        let (a, b, c) = (plane[at], one[at], other[at]);
+        plane[at] = a ^ b ^ c;
+        a & b | (a ^ b) & c
+    })
+}
+
+/// Holds the sum of each of 512 lessons.
+pub(crate) struct Sums {
+    planes: [Bits; Planes::BITS],
+}
+
+impl Sums {
     /// Returns which lessons of a word have at least so much.
     pub(crate) fn at_least(&self, word: usize, least: f64) -> u64 {
-        if least > f64::from(Self::MAX) {
+        if least > f64::from(Planes::MAX) {
             return 0;
         }
         // A little less, so that no lesson is passed by a hair.
@@ -87,6 +123,7 @@ mod tests {
                 *sum += number * u32::from(words[lesson / 64] >> (lesson % 64) & 1 == 1);
             }
         }
+        let planes = planes.sums();
         for (lesson, sum) in sums.iter().enumerate() {
             assert_eq!(planes.sum(lesson / 64, u32::try_from(lesson % 64).unwrap()), *sum);
             for least in [0.0, 1.0, 63.5, 100.0, 207.0, 255.0] {

@@ -25,7 +25,7 @@ const B: f64 = 0.75;
 const MAX_WORDS: usize = 64;
 
 /// Lessons that are scored before all others, for a first idea of what is good.
-const SEED: usize = 2048;
+const SEED: usize = 512;
 
 const FREQUENCY: f64 = 0.1;
 const RECENCY: f64 = 0.2;
@@ -270,13 +270,14 @@ impl<'s> Search<'_, 's> {
             for ((_, _, bits), weight) in self.rows.iter().zip(&weights) {
                 planes.add(&bits[first..(first + Planes::WORDS).min(width)], *weight);
             }
+            let sums = planes.sums();
             let least = best.floor / (longest_norm * boost * unit);
             for word in 0..Planes::WORDS.min(width - first) {
-                let maybe = planes.at_least(word, least) & self.allowed_at(first + word);
+                let maybe = sums.at_least(word, least) & self.allowed_at(first + word);
                 // Behind the last lesson there are bits that stand for none.
                 let docs = ones(maybe, first + word);
                 for doc in docs.take_while(|doc| *doc < self.segment.len()) {
-                    let sum = f64::from(planes.sum(word, doc % 64)) * unit;
+                    let sum = f64::from(sums.sum(word, doc % 64)) * unit;
                     let norm = norms[usize::from(self.terms.lens()[doc as usize])];
                     if sum > 0.0 && sum * norm * boost >= best.floor {
                         best.offer(self.score(doc));

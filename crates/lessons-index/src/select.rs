@@ -8,6 +8,7 @@ use std::ops::{Bound, Range};
 use memchr::memmem::Finder;
 use serde_json::Value;
 
+use crate::column::{Column, Common};
 use crate::cursor::Cursor;
 use crate::fold;
 use crate::order::Sort;
@@ -193,6 +194,14 @@ impl<'s> Selection<'s> {
             lists.push((len, column, symbols));
         }
         lists.sort_by_key(|(len, ..)| *len);
+        if let Some(rows) = rows(&lists) {
+            let is_short = lists[0].0 <= segment.len() as usize / SHORT;
+            let has_text = move |doc: &u32| {
+                needle.as_ref().is_none_or(|needle| has_text(segment, *doc, needle, is_short))
+            };
+            let keeps = keeps(segment, seq, min_times, metadata);
+            return Box::new(Common::new(rows, range).filter(has_text).filter(keeps));
+        }
         let mut rest = lists.into_iter();
         let Some((len, column, symbols)) = rest.next() else {
             let keeps = keeps(segment, seq, min_times, metadata);
@@ -263,6 +272,18 @@ impl<'s> Selection<'s> {
             Bound::Unbounded => false,
         }
     }
+}
+
+/// Returns the bits of two values or more that many lessons have each.
+fn rows<'s>(lists: &[(usize, &'s Column, Vec<u32>)]) -> Option<Vec<&'s [u64]>> {
+    if lists.len() < 2 {
+        return None;
+    }
+    let row = |(_, column, symbols): &(usize, &'s Column, Vec<u32>)| match symbols[..] {
+        [symbol] => column.bits(symbol),
+        _ => None,
+    };
+    lists.iter().map(row).collect()
 }
 
 /// Returns the conditions that are checked last.

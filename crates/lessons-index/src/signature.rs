@@ -6,13 +6,13 @@ use crate::draft::narrow;
 use crate::messages::{Messages, Runs};
 
 /// Lessons whose messages share a bit.
-const BLOCK: usize = 16;
+const BLOCK: usize = 4;
 
 /// Lessons of one word of bits.
 const GROUP: usize = BLOCK * 64;
 
 /// Trigrams fall into so many groups by their hash, each of which is a row of bits.
-const ROWS_BITS: u32 = 13;
+const ROWS_BITS: u32 = 11;
 const ROWS: usize = 1 << ROWS_BITS;
 
 /// Words of a row that are filled together, so that they share a line of the cache.
@@ -21,6 +21,9 @@ const TILE: usize = 8;
 /// Words of a row that tell how full it is.
 const SAMPLE: usize = 32;
 
+/// Bits that tell which trigrams are in no message at all.
+const SEEN_BITS: u32 = 20;
+
 /// More trigrams of a needle hardly say more.
 const MAX_TRIGRAMS: usize = 24;
 
@@ -28,12 +31,14 @@ const MAX_TRIGRAMS: usize = 24;
 ///
 /// A message holds a text only if the bits of all its trigrams are set in its block. No bit that
 /// should be set is missing, so nothing is ever lost; a set bit is a reason to look. Memory: 64
-/// bytes a lesson.
+/// bytes a lesson, and 128 KiB.
 #[derive(Debug)]
 pub(crate) struct Signature {
     bits: Box<[u64]>,
     /// Words of a row.
     width: usize,
+    /// A bit for each trigram that is somewhere, by more bits of its hash than a row has.
+    seen: Box<[u64]>,
 }
 
 impl Signature {
@@ -41,13 +46,17 @@ impl Signature {
         let width = messages.len().div_ceil(GROUP);
         let mut bits = vec![0_u64; ROWS * width];
         let mut tile = vec![[0_u64; TILE]; ROWS];
+        let mut seen = vec![0_u64; 1 << (SEEN_BITS - 6)];
         for first in (0..width).step_by(TILE) {
             let docs = first * GROUP..((first + TILE) * GROUP).min(messages.len());
             for doc in docs {
                 let word = doc / GROUP - first;
                 let bit = 1 << (doc % GROUP / BLOCK);
                 for trigram in messages.get(doc).windows(3) {
-                    tile[row(trigram)][word] |= bit;
+                    let hash = hash(trigram);
+                    tile[row(hash)][word] |= bit;
+                    let (at, bit) = place(hash);
+                    seen[at] |= bit;
                 }
             }
             let used = TILE.min(width - first);
@@ -57,12 +66,17 @@ impl Signature {
                 *words = [0; TILE];
             }
         }
-        Self { bits: bits.into(), width }
+        Self { bits: bits.into(), width, seen: seen.into() }
     }
 
     /// Returns the ranges of `docs` in which the text may be.
     pub(crate) fn runs(&self, docs: Range<u32>, needle: &[u8]) -> Runs<'_> {
-        let mut rows: Vec<usize> = needle.windows(3).map(row).collect();
+        let hashes = needle.windows(3).map(hash);
+        let is_unseen = |(at, bit): (usize, u64)| self.seen[at] & bit == 0;
+        if hashes.clone().any(|hash| is_unseen(place(hash))) {
+            return Runs::One(None);
+        }
+        let mut rows: Vec<usize> = hashes.map(row).collect();
         rows.sort_unstable();
         rows.dedup();
         if rows.is_empty() || docs.is_empty() {
@@ -81,10 +95,19 @@ impl Signature {
     }
 }
 
-fn row(trigram: &[u8]) -> usize {
+fn hash(trigram: &[u8]) -> u32 {
     let [a, b, c] = [trigram[0], trigram[1], trigram[2]].map(u32::from);
-    let hash = (a | b << 8 | c << 16).wrapping_mul(0x9E37_79B1);
+    (a | b << 8 | c << 16).wrapping_mul(0x9E37_79B1)
+}
+
+fn row(hash: u32) -> usize {
     (hash >> (32 - ROWS_BITS)) as usize
+}
+
+/// Returns the word and the bit that tell whether a trigram is anywhere.
+fn place(hash: u32) -> (usize, u64) {
+    let at = hash >> (32 - SEEN_BITS);
+    ((at >> 6) as usize, 1 << (at & 63))
 }
 
 /// Walks over the blocks that may hold a text, neighbours in one range.
@@ -99,7 +122,7 @@ pub(crate) struct Candidates<'a> {
 
 impl Candidates<'_> {
     fn blocks_of_group(&self) -> u64 {
-        let Signature { bits, width } = self.signature;
+        let Signature { bits, width, .. } = self.signature;
         let mut blocks = u64::MAX;
         for row in &self.rows {
             blocks &= bits[row * width + self.group];

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use bstr::{BString, ByteSlice};
 
 use super::{Batch, Built, Step, branch_name, unknown_branch};
-use crate::store::{Merged, NewCommit, check_message, unrelated};
+use crate::store::{Fork, Merged, NewCommit, check_message, unrelated};
 use crate::{Merge, OpError, OpErrorKind, Outcome, Strategy};
 
 impl Batch<'_, '_> {
@@ -24,7 +24,12 @@ impl Batch<'_, '_> {
         let needs: BTreeSet<usize> = self.last_step(&merge.source).into_iter().collect();
 
         let store = &mut self.session.store;
-        if store.is_ancestor(theirs, ours)? {
+        let is_contained = match store.fork(ours, theirs)? {
+            Fork::Contained => true,
+            Fork::At(_) => false,
+            Fork::Unknown => store.is_ancestor(theirs, ours)?,
+        };
+        if is_contained {
             return Err(Outcome::no_change(ours));
         }
         let old_tree = store.tree_of(ours)?;

@@ -193,13 +193,20 @@ impl<'a> Verdicts<'a> {
     /// Forgets the oldest.
     fn prune(&self) {
         let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
-        let mut files: Vec<_> = entries
-            .map(|entry| entry.path())
-            .filter(|path| path.extension().is_none())
-            .filter_map(|path| Some((fs::metadata(&path).ok()?.modified().ok()?, path)))
-            .collect();
+        let (mut files, mut others) = (Vec::new(), Vec::new());
+        for path in entries.map(|entry| entry.path()) {
+            let written = fs::metadata(&path).and_then(|data| data.modified());
+            match (written, path.extension()) {
+                (Ok(written), None) => files.push((written, path)),
+                (Ok(written), Some(end)) if end == "new" => others.push((written, path)),
+                _ => {}
+            }
+        }
         files.sort();
-        for (_, path) in files.iter().rev().skip(MAX_FILES) {
+        // What a killed process did not put in place stays for as long as it may be at work.
+        let is_old = |written: SystemTime| written.elapsed().is_ok_and(|age| age > MAX_AGE.1);
+        let old = others.iter().filter(|(written, _)| is_old(*written));
+        for (_, path) in files.iter().rev().skip(MAX_FILES).chain(old) {
             let _ = fs::remove_file(path);
         }
     }

@@ -5,7 +5,7 @@
 //! killed.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
@@ -32,6 +32,9 @@ pub(super) struct Tip {
     pub(super) commit: ObjectId,
     pub(super) is_symbolic: bool,
 }
+
+/// How many branches git is asked for by name.
+const MAX_NAMED: usize = 500;
 
 impl Executor for GitProgram {
     fn tip(&self, store: &Store, branch: &FullName) -> Result<Option<ObjectId>, OpError> {
@@ -158,10 +161,13 @@ impl Store {
         // A tag can have been made a branch, which then stands for its commit.
         let format = "--format=%(objectname) %(*objectname) %(symref)%00%(refname)";
         let mut args: Vec<OsString> = vec!["for-each-ref".into(), format.into(), "--".into()];
-        if branches.is_empty() {
+        // A command line is not without end.
+        if branches.is_empty() || branches.len() > MAX_NAMED {
             args.push("refs/heads/".into());
+        } else {
+            args.extend(branches.iter().map(|name| name.as_bstr().to_os_str_lossy().into_owned()));
         }
-        args.extend(branches.iter().map(|name| name.as_bstr().to_os_str_lossy().into_owned()));
+        let wanted: BTreeSet<&FullName> = branches.iter().copied().collect();
         let output = self.ask_program(args, None)?;
         if !output.is_success() {
             let said = scrub::excerpt(&output.stderr);
@@ -172,7 +178,7 @@ impl Store {
         for line in output.stdout.lines() {
             let Some((name, tip)) = tip(line) else { continue };
             // What is named can be the folder of others, too.
-            if branches.is_empty() || branches.contains(&&name) {
+            if wanted.is_empty() || wanted.contains(&name) {
                 tips.insert(name, tip);
             }
         }

@@ -36,13 +36,13 @@ impl Store {
         state: &Path,
     ) -> Result<Merged, OpError> {
         let fault = |error: gix::Error| OpError::repository("cannot walk the history", &error);
-        let bases: Vec<ObjectId> = self
-            .repo
-            .merge_bases_many(ours, &[theirs])
-            .map_err(fault)?
-            .into_iter()
-            .map(gix::Id::detach)
-            .collect();
+        let bases: Vec<ObjectId> = match self.known_fork(ours, theirs) {
+            Some(base) => vec![base],
+            None => {
+                let found = self.repo.merge_bases_many(ours, &[theirs]).map_err(fault)?;
+                found.into_iter().map(gix::Id::detach).collect()
+            }
+        };
         match bases[..] {
             [] => Ok(Merged::Unrelated),
             [base] => {

@@ -10,6 +10,7 @@ mod export;
 mod git_program;
 mod git_refs;
 mod identity;
+mod lineage;
 mod merge;
 mod open;
 mod oracle;
@@ -33,6 +34,7 @@ pub(crate) use capture::{Captured, Checkout, Request, sweep_indexes};
 pub(crate) use clash::clashes;
 pub(crate) use commit::{NewCommit, check_message};
 pub(crate) use identity::Signer;
+pub(crate) use lineage::Fork;
 pub(crate) use merge::{Merged, unrelated};
 pub(crate) use oracle::sweep_quarantine;
 pub(crate) use pack::{Keep, crc32};
@@ -63,6 +65,8 @@ pub(crate) struct Store {
     bytes: u64,
     /// The caches of merges, once there was one.
     merger: Option<Box<merge::Merger>>,
+    /// What is known of the branch that was merged into last.
+    lineage: Option<lineage::Lineage>,
     /// The git program in the scratch repository, once it was needed.
     scratch: Option<Git>,
     /// Whether that repository is there.

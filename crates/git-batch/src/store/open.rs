@@ -43,6 +43,7 @@ impl Store {
             processes: Cell::new(0),
             bytes: 0,
             merger: None,
+            lineage: None,
             scratch: None,
             has_scratch: false,
             is_unsigned: false,

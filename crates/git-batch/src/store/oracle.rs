@@ -15,6 +15,7 @@ use gix::objs::Write;
 
 use super::{Merged, Store};
 use crate::program::Git;
+use crate::publish::scrub;
 use crate::{OpError, OpErrorKind};
 
 /// The folder of the scratch repository.
@@ -105,7 +106,7 @@ impl Store {
             }
             (code, _) => Err(OpError::new(
                 OpErrorKind::Repository,
-                format!("git merge-tree failed ({code:?}): {}", output.stderr.trim().as_bstr()),
+                format!("git merge-tree failed ({code:?}): {}", scrub::excerpt(&output.stderr)),
             )),
         }
     }

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use bstr::{BStr, ByteSlice};
+use bstr::BStr;
 use gix::ObjectId;
 use gix::attrs::StateRef;
 use gix::attrs::search::Outcome;
@@ -13,9 +13,10 @@ use gix::worktree::Stack;
 use gix::worktree::stack::state::{attributes, ignore};
 
 use super::super::Store;
-use super::super::oracle::quoted;
+use super::super::oracle::quoted_always;
 use crate::outcome::causes;
 use crate::program::Git;
+use crate::publish::scrub;
 use crate::{OpError, OpErrorKind};
 
 /// Where objects go that git makes, below the folder of the writer.
@@ -144,10 +145,7 @@ impl<'a> Rules<'a> {
         let objects = self.state.join(QUARANTINE);
         std::fs::create_dir_all(objects.join("pack"))
             .map_err(|error| OpError::repository("cannot make a folder for objects", &error))?;
-        let mut alternates = vec![b'"'];
-        let quoted = quoted(&self.store.common_dir.join("objects"));
-        alternates.extend_from_slice(quoted.trim_with(|c| c == '"'));
-        alternates.push(b'"');
+        let alternates = quoted_always(&self.store.common_dir.join("objects"));
         let os = |bytes: &[u8]| -> Result<OsString, OpError> {
             let path = gix::path::from_byte_slice(bytes);
             Ok(path.map_err(|error| OpError::repository("cannot name a path", &error))?.into())
@@ -155,7 +153,7 @@ impl<'a> Rules<'a> {
         let mut command = self.git.command();
         command
             .env("GIT_OBJECT_DIRECTORY", &objects)
-            .env("GIT_ALTERNATE_OBJECT_DIRECTORIES", os(&alternates)?)
+            .env("GIT_ALTERNATE_OBJECT_DIRECTORIES", alternates)
             .args(["hash-object", "-w", "--stdin"])
             .arg(os(&[b"--path=".as_slice(), path].concat())?);
         self.processes += 1;
@@ -166,7 +164,7 @@ impl<'a> Rules<'a> {
         let id =
             ObjectId::from_hex(output.stdout.trim_ascii()).ok().filter(|_| output.is_success());
         let Some(id) = id else {
-            return Err(unconverted(path, &output.stderr.trim().to_str_lossy()));
+            return Err(unconverted(path, &scrub::excerpt(&output.stderr)));
         };
         let loose = gix::odb::loose::Store::at(objects, self.repo.object_hash());
         self.store.import(&loose, id)?;

@@ -1,5 +1,7 @@
 //! HTTP as providers need it: a POST leaves at most once, a key goes to one host only.
 
+mod download;
+
 use std::fmt;
 use std::io::{self, Read};
 use std::mem;
@@ -8,9 +10,9 @@ use std::time::Duration;
 
 use secrecy::{ExposeSecret, SecretString};
 use serde::de::DeserializeOwned;
-use ureq::http::header::{HeaderMap, HeaderValue};
+use ureq::http::header::HeaderMap;
 use ureq::http::{Request, Response, StatusCode};
-use ureq::{Agent, Body, BodyReader, SendBody};
+use ureq::{Agent, Body, SendBody};
 
 use crate::base_url::BaseUrl;
 use crate::digest::account;
@@ -25,8 +27,6 @@ const CREATE: Duration = Duration::from_mins(10);
 const POLL: Duration = Duration::from_mins(1);
 /// The longest pause within a download.
 const SILENCE: Duration = Duration::from_mins(1);
-/// How often a download goes on where it broke off, before it begins anew after a wait.
-const RESUMES: u32 = 100;
 /// What a connection reads and writes at a time. Each has both, from its first byte on.
 const BUFFER: usize = 64 * 1024;
 /// Connections that are kept open between polls.
@@ -199,31 +199,6 @@ impl Http {
         reply.body.map_err(CallError::passing)
     }
 
-    /// Opens a download of any length.
-    pub(crate) fn download<'c>(
-        &'c self,
-        path: String,
-        call: &'c Call<'c>,
-    ) -> Result<Download<'c>, CallError> {
-        let (response, hooked) = self.run(self.request("GET", &path), call.time_left(), call)?;
-        if response.status() != StatusCode::OK {
-            return Err(self.refusal(&reply(response, 0, |text| self.scrub(text))));
-        }
-        let tag = strong_tag(response.headers());
-        let body = response.into_body().into_reader();
-        Ok(Download {
-            http: self,
-            path,
-            call,
-            body,
-            at: 0,
-            resumed_at: None,
-            resumes: 0,
-            tag,
-            hooked,
-        })
-    }
-
     /// Sends a request that may be sent twice. It and the reading of its answer are broken off when
     /// somebody stops the call, as long as what is returned beside the answer lives.
     fn run(
@@ -303,75 +278,6 @@ impl Http {
         // Blanks around it are lost on the way.
         text.replace(self.key.expose_secret().trim(), "[key]")
     }
-}
-
-/// The body of an answer, as it comes. One that breaks off goes on where it was, if the server
-/// gives it a strong validator and keeps to it: neither provider promises ranges, and HTTP says
-/// when they are safe.
-pub(crate) struct Download<'c> {
-    http: &'c Http,
-    path: String,
-    call: &'c Call<'c>,
-    body: BodyReader<'static>,
-    /// How much was read.
-    at: u64,
-    /// Where it last went on, which it has to get past before it does so again, and how often it did.
-    resumed_at: Option<u64>,
-    resumes: u32,
-    tag: Option<HeaderValue>,
-    hooked: Hooked,
-}
-
-impl Read for Download<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        loop {
-            match self.body.read(buffer) {
-                Ok(read) => {
-                    self.at += read as u64;
-                    return Ok(read);
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if !self.go_on() => return Err(error),
-                Err(_) => {}
-            }
-        }
-    }
-}
-
-impl Download<'_> {
-    /// Asks for the rest; tells whether it comes.
-    fn go_on(&mut self) -> bool {
-        let Some(tag) = &self.tag else { return false };
-        let is_stuck = self.at == 0 || self.resumed_at >= Some(self.at) || self.resumes >= RESUMES;
-        if is_stuck || self.call.is_stopped() {
-            return false;
-        }
-        self.resumed_at = Some(self.at);
-        self.resumes += 1;
-        let request = self
-            .http
-            .request("GET", &self.path)
-            .header("range", format!("bytes={}-", self.at))
-            .header("if-range", tag);
-        let opened = self.http.run(request, self.call.time_left(), self.call);
-        let Ok((response, hooked)) = opened else { return false };
-        let begins = format!("bytes {}-", self.at);
-        let range = response.headers().get("content-range").and_then(|range| range.to_str().ok());
-        let is_the_rest = response.status() == StatusCode::PARTIAL_CONTENT
-            && range.is_some_and(|range| range.starts_with(&begins))
-            && strong_tag(response.headers()).is_some_and(|other| other == *tag);
-        if is_the_rest {
-            self.body = response.into_body().into_reader();
-            self.hooked = hooked;
-        }
-        is_the_rest
-    }
-}
-
-/// Returns what tells one content of an address from any other, to the byte.
-fn strong_tag(headers: &HeaderMap) -> Option<HeaderValue> {
-    let tag = headers.get("etag")?;
-    (tag.as_bytes().starts_with(b"\"") && tag.len() > 2).then(|| tag.clone())
 }
 
 fn agent(base: &BaseUrl, kept_connections: usize) -> Agent {

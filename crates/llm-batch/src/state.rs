@@ -8,9 +8,10 @@
 //! delivered.jsonl      one line a request that was handed over
 //! ```
 
+mod lock;
+
 use std::collections::HashMap;
-use std::fs::{self, File, TryLockError};
-use std::io;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ use serde_json::value::RawValue;
 use crate::bodies;
 use crate::deliveries::{self, Deliveries, Told};
 use crate::digest::{Digest, from_hex};
-use crate::durable::{self, private};
+use crate::durable;
 use crate::error::Error;
 use crate::record::{
     AnswerFile, Fate, Intent, IntentFile, IntentToWrite, Members, Record, StatusFile,
@@ -29,7 +30,6 @@ use crate::table::{Item, Table};
 const INTENT: &str = "llm-batch intent";
 const STATUS: &str = "llm-batch status";
 const ANSWER: &str = "llm-batch answer";
-const LOCK_FILE: &str = "lock";
 
 /// Where a request went. One whose id comes again with another content is another request.
 #[derive(Debug, Clone, Copy)]
@@ -102,7 +102,7 @@ impl State {
             scan(dir)?;
         }
         durable::private_dir(dir)?;
-        let lock = lock(dir)?;
+        let lock = lock::take(dir)?;
         let Records { list: records, known } = Records::read(dir, scan(dir)?)?;
         let deliveries = Deliveries::open(dir)?;
         Ok(State { dir: dir.to_owned(), records, known, deliveries, lock, is_new })
@@ -114,7 +114,7 @@ impl State {
     pub(crate) fn release(&mut self) {
         if self.is_new && self.records.is_empty() && self.deliveries.is_empty() {
             self.is_new = false;
-            let files = [deliveries::FILE, LOCK_FILE];
+            let files = [deliveries::FILE, lock::FILE];
             // Whatever else is in there keeps it in place.
             let _ = files.iter().try_for_each(|file| fs::remove_file(self.dir.join(file)));
             let _ = fs::remove_dir(&self.dir);
@@ -270,42 +270,6 @@ fn exists(path: &Path) -> Result<bool, Error> {
     path.try_exists().map_err(durable::io("read", path))
 }
 
-/// Tells whether the path leads to the open file, and not to another or none.
-#[cfg(unix)]
-fn is_still_at(file: &File, path: &Path) -> Result<bool, Error> {
-    use std::os::unix::fs::MetadataExt;
-
-    let open = file.metadata().map_err(durable::io("read", path))?;
-    match fs::metadata(path) {
-        Ok(there) => Ok((there.dev(), there.ino()) == (open.dev(), open.ino())),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(durable::io("read", path)(error)),
-    }
-}
-
-/// Elsewhere a file that is open is not removed.
-#[cfg(not(unix))]
-fn is_still_at(_: &File, path: &Path) -> Result<bool, Error> {
-    exists(path)
-}
-
-fn lock(dir: &Path) -> Result<File, Error> {
-    let path = dir.join(LOCK_FILE);
-    let file = private()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(&path)
-        .map_err(durable::io("open", &path))?;
-    match file.try_lock() {
-        Ok(()) if is_still_at(&file, &path)? => Ok(file),
-        // Somebody has it, or had it and has removed the folder just now.
-        Ok(()) | Err(TryLockError::WouldBlock) => Err(Error::StateBusy { state: dir.to_owned() }),
-        Err(TryLockError::Error(source)) => Err(durable::io("lock", &path)(source)),
-    }
-}
-
 /// Returns the numbers of the intents in order, and refuses a folder with anything unknown in it.
 fn scan(dir: &Path) -> Result<Vec<u64>, Error> {
     let mut intents = Vec::new();
@@ -335,7 +299,7 @@ fn scan(dir: &Path) -> Result<Vec<u64>, Error> {
                 true
             }
             _ if name == bodies::FILE => true,
-            _ => !is_rest && (stem == LOCK_FILE || stem == deliveries::FILE),
+            _ => !is_rest && (stem == lock::FILE || stem == deliveries::FILE),
         };
         if !is_file || !ours {
             return Err(Error::StateFile {
@@ -357,19 +321,6 @@ fn scan(dir: &Path) -> Result<Vec<u64>, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[cfg(unix)]
-    #[test]
-    fn a_lock_on_a_file_that_was_removed_is_none() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join(LOCK_FILE);
-        let open = File::create(&path).unwrap();
-        assert!(is_still_at(&open, &path).unwrap());
-        fs::remove_file(&path).unwrap();
-        assert!(!is_still_at(&open, &path).unwrap());
-        File::create(&path).unwrap();
-        assert!(!is_still_at(&open, &path).unwrap());
-    }
 
     #[test]
     fn doubts_are_counted_along_the_creates_that_replaced_one_another() {

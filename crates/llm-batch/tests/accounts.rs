@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use common::{KEY, Outcome, Place, SHAPES, Shape, ask, assert_answered, changed, run, settings};
-use llm_batch::{Error, OnAmbiguous, PendingReason, Run};
+use llm_batch::{Builder, Error, OnAmbiguous, PendingReason, Run, Stop};
 use llm_simulator::{Call, Endpoint, Reply, Simulator};
 use serde_json::json;
 
@@ -24,18 +24,19 @@ fn is_other(call: &Call<'_>) -> bool {
 }
 
 /// A provider that takes the first create, or does not, and loses its answer. Until the switch is
-/// turned, the list cannot be had after that.
-fn forgetful(is_taken: bool) -> (Simulator, Arc<AtomicBool>) {
+/// turned off, nobody sees in the list what became of it, and who looks is stopped.
+fn forgetful(is_taken: bool, stop: Stop) -> (Simulator, Arc<AtomicBool>) {
     let is_first = |call: &Call<'_>| (call.endpoint, call.nth) == (Endpoint::Create, 0);
-    let is_blind = Arc::new(AtomicBool::new(false));
-    let (seen, blinding) = (Arc::clone(&is_blind), Arc::clone(&is_blind));
+    let is_blind = Arc::new(AtomicBool::new(true));
+    let blind = Arc::clone(&is_blind);
     let simulator = Simulator::builder()
         .before(move |call| match call.endpoint {
-            Endpoint::Create if is_first(call) => {
-                blinding.store(true, Ordering::SeqCst);
-                (!is_taken).then_some(Reply::Drop)
-            }
-            Endpoint::List if seen.load(Ordering::SeqCst) => {
+            Endpoint::Create if is_first(call) && !is_taken => Some(Reply::Drop),
+            // With one in it, it is the look for the newest batch, before the create.
+            Endpoint::List
+                if call.seen.query("limit") != Some("1") && blind.load(Ordering::SeqCst) =>
+            {
+                stop.stop();
                 Some(Reply::error(500, "api_error", "no list today"))
             }
             Endpoint::Poll | Endpoint::Files if is_other(call) => {
@@ -62,29 +63,26 @@ struct Client {
 }
 
 impl Client {
-    /// Asks with a key, and gives up soon where that may take for ever.
-    fn ask(
-        &self,
-        key: &str,
-        policy: OnAmbiguous,
-        patience: Duration,
-    ) -> (Vec<Outcome>, Result<Run, Error>) {
-        let provider = (self.shape)(self.simulator.url(), key);
-        let settings = settings(provider, &self.place.state()).on_ambiguous(policy);
-        run(&settings.timeout(patience).build().unwrap(), ["a", "b"].map(ask))
+    fn settings(&self, key: &str) -> Builder {
+        settings((self.shape)(self.simulator.url(), key), &self.place.state())
+    }
+
+    fn ask(&self, key: &str, policy: OnAmbiguous) -> (Vec<Outcome>, Result<Run, Error>) {
+        let llm = self.settings(key).on_ambiguous(policy).build().unwrap();
+        run(&llm, ["a", "b"].map(ask))
     }
 }
-
-const SHORT: Duration = Duration::from_millis(300);
-const LONG: Duration = Duration::from_mins(1);
 
 /// In each shape, a state folder with a create of unknown fate.
 fn each(is_taken: bool, check: impl Fn(Client)) {
     for shape in SHAPES {
-        let (simulator, is_blind) = forgetful(is_taken);
+        let stop = Stop::new();
+        let (simulator, is_blind) = forgetful(is_taken, stop.clone());
         let client = Client { shape, simulator, place: Place::new() };
-        let (_, ended) = client.ask(KEY, OnAmbiguous::Hold, SHORT);
+        let llm = client.settings(KEY).stop(stop).build().unwrap();
+        let (_, ended) = run(&llm, ["a", "b"].map(ask));
         assert!(matches!(ended, Err(Error::Ambiguous { .. })), "{ended:?}");
+        drop(llm);
         is_blind.store(false, Ordering::SeqCst);
         check(client);
     }
@@ -96,12 +94,12 @@ fn a_key_of_another_account_sends_nothing_again_that_it_would_not_see() {
     each(true, |client| {
         for policy in [OnAmbiguous::Hold, OnAmbiguous::Resubmit] {
             // It does not wait for what waiting does not change.
-            let (outcomes, ended) = client.ask(OTHER, policy, LONG);
+            let (outcomes, ended) = client.ask(OTHER, policy);
             assert!(outcomes.is_empty());
             let error = ended.unwrap_err().to_string();
             assert!(error.contains("another key"), "{error}");
         }
-        let (outcomes, ended) = client.ask(KEY, OnAmbiguous::Hold, LONG);
+        let (outcomes, ended) = client.ask(KEY, OnAmbiguous::Hold);
         assert_answered(&outcomes, &["a", "b"]);
         ended.unwrap();
         let Client { simulator, .. } = client;
@@ -115,7 +113,7 @@ fn a_key_of_another_account_sends_nothing_again_that_it_would_not_see() {
 fn a_new_key_of_the_same_account_goes_on() {
     for is_taken in [true, false] {
         each(is_taken, |client| {
-            let (outcomes, ended) = client.ask(ROTATED, OnAmbiguous::Hold, LONG);
+            let (outcomes, ended) = client.ask(ROTATED, OnAmbiguous::Hold);
             assert_answered(&outcomes, &["a", "b"]);
             ended.unwrap();
             let Client { simulator, .. } = client;
@@ -138,9 +136,11 @@ fn a_batch_that_another_key_cannot_read_is_said_to_be_of_another_key() {
             .start()
             .unwrap();
         let client = Client { shape, simulator, place: Place::new() };
-        let (_, ended) = client.ask(KEY, OnAmbiguous::Hold, SHORT);
+        let hasty = client.settings(KEY).timeout(Duration::from_secs(2)).build().unwrap();
+        let (_, ended) = run(&hasty, ["a", "b"].map(ask));
         assert!(matches!(ended, Err(Error::Pending { .. })), "{ended:?}");
-        let (_, ended) = client.ask(OTHER, OnAmbiguous::Hold, LONG);
+        drop(hasty);
+        let (_, ended) = client.ask(OTHER, OnAmbiguous::Hold);
         let Err(Error::Pending { reason: PendingReason::Refused { message, .. }, .. }) = ended
         else {
             panic!("{ended:?}");

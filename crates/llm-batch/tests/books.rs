@@ -65,8 +65,7 @@ fn a_newer_request_of_an_id_is_not_taken_for_told_because_the_older_one_was() {
     let settings = || open(&simulator, &place).fresh(true);
     go(settings(), [ask("a")]).1.unwrap();
     let newer = || Request::prompt("a", "model-a", "question newer");
-    let hasty =
-        settings().poll_interval(Duration::from_secs(9)).timeout(Duration::from_millis(300));
+    let hasty = settings().poll_interval(Duration::from_secs(9)).timeout(Duration::from_secs(2));
     let pending = go(hasty, [newer()]).1;
     assert!(matches!(pending, Err(Error::Pending { .. })), "{pending:?}");
     assert_eq!(simulator.count(Endpoint::Create), 2);
@@ -135,7 +134,7 @@ fn what_was_given_up_and_may_be_paid_for_counts_as_what_it_may_have_cost() {
 fn a_limit_holds_for_what_was_told_and_is_asked_for_again() {
     let simulator = busy_once();
     let place = Place::new();
-    let hasty = open(&simulator, &place).timeout(Duration::from_millis(300));
+    let hasty = open(&simulator, &place).timeout(Duration::from_secs(2));
     assert!(matches!(go(hasty, [ask("a")]).1, Err(Error::Pending { .. })));
     let (outcomes, _) = go(open(&simulator, &place), [ask("a").with_budget(1.0)]);
     assert_eq!(outcomes[0].1.as_ref().unwrap_err().kind(), "over_budget");
@@ -162,7 +161,7 @@ fn a_lower_limit_holds_for_what_comes_back_and_would_be_sent_again() {
     let simulator = Simulator::builder().running(usize::MAX).after(expired).start().unwrap();
     let place = Place::new();
     let with = |dollars| open(&simulator, &place).max_cost(dollars);
-    let ended = go(with(9.0).timeout(Duration::from_millis(300)), [ask("a")]).1;
+    let ended = go(with(9.0).timeout(Duration::from_secs(2)), [ask("a")]).1;
     assert!(matches!(ended, Err(Error::Pending { .. })), "{ended:?}");
     simulator.end_batches();
     let ended = go(with(1.0), [ask("a")]).1;
@@ -243,7 +242,7 @@ fn a_lost_create_is_not_sent_again_over_the_budget_of_one_of_its_requests() {
     let place = Place::new();
     let settings = || {
         let settings = open(&simulator, &place).on_ambiguous(OnAmbiguous::Resubmit);
-        settings.list_lag(Duration::from_mins(5)).timeout(Duration::from_millis(300))
+        settings.list_lag(Duration::from_mins(5)).timeout(Duration::from_secs(2))
     };
     let ended = go(settings(), [ask("a").with_budget(8.0), ask("b")]).1;
     assert!(matches!(ended, Err(Error::Ambiguous { requests: 2, .. })), "{ended:?}");
@@ -293,7 +292,7 @@ fn requests_that_were_asked_alone_in_vain_go_into_one_batch() {
         .unwrap();
     let place = Place::new();
     let ids = ["a", "b", "c", "d", "e"];
-    let alone = open(&simulator, &place).lane(LaneChoice::Sync).timeout(Duration::from_millis(300));
+    let alone = open(&simulator, &place).lane(LaneChoice::Sync).timeout(Duration::from_secs(2));
     let ended = go(alone, ids.map(ask)).1;
     assert!(matches!(ended, Err(Error::Pending { .. })), "{ended:?}");
     let asks = simulator.count(Endpoint::Ask) as u64;
@@ -320,7 +319,7 @@ fn an_ask_that_the_time_out_cuts_is_of_unknown_fate_and_is_not_asked_again_unask
         .unwrap();
     let place = Place::new();
     let short = || open(&simulator, &place).lane(LaneChoice::Sync);
-    let ended = go(short().timeout(Duration::from_millis(300)), [ask("a")]).1;
+    let ended = go(short().timeout(Duration::from_secs(2)), [ask("a")]).1;
     assert!(matches!(ended, Err(Error::Ambiguous { requests: 1, .. })), "{ended:?}");
     for lane in [LaneChoice::Sync, LaneChoice::Auto, LaneChoice::Batch] {
         let ended = go(short().lane(lane), [ask("a")]).1;
@@ -328,7 +327,7 @@ fn an_ask_that_the_time_out_cuts_is_of_unknown_fate_and_is_not_asked_again_unask
     }
     assert_eq!((simulator.count(Endpoint::Ask), simulator.count(Endpoint::Create)), (1, 0));
     let retry = || short().sync_retry(true);
-    let ended = go(retry().timeout(Duration::from_millis(300)), [ask("a")]).1;
+    let ended = go(retry().timeout(Duration::from_secs(2)), [ask("a")]).1;
     assert!(matches!(ended, Err(Error::Ambiguous { .. } | Error::Pending { .. })), "{ended:?}");
     let counts = go(retry(), [ask("a")]).1.unwrap().accounting;
     assert_eq!((counts.possibly_paid_twice, counts.submissions), (1, 3));

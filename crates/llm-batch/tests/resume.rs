@@ -75,7 +75,7 @@ fn copied(from: &Path) -> Place {
 fn a_folder_that_was_moved_elsewhere_goes_on_there() {
     let sim = Sim::start(Faults { running: usize::MAX, ..Faults::default() });
     let place = Place::new();
-    let hasty = builder(sim.url(), &place.state()).timeout(Duration::from_millis(300));
+    let hasty = builder(sim.url(), &place.state()).timeout(Duration::from_secs(2));
     assert!(run(&hasty.build().unwrap(), ["a", "b"].map(ask)).1.is_err());
     let other = copied(&place.state());
     drop(place);
@@ -90,7 +90,7 @@ fn a_folder_that_was_moved_elsewhere_goes_on_there() {
 fn two_copies_of_a_folder_pay_once_for_a_batch_that_was_known_when_it_was_copied() {
     let sim = Sim::start(Faults { running: usize::MAX, ..Faults::default() });
     let place = Place::new();
-    let hasty = builder(sim.url(), &place.state()).timeout(Duration::from_millis(300));
+    let hasty = builder(sim.url(), &place.state()).timeout(Duration::from_secs(2));
     assert!(run(&hasty.build().unwrap(), ["a", "b"].map(ask)).1.is_err());
     let other = copied(&place.state());
     sim.simulator.end_batches();
@@ -116,7 +116,7 @@ fn of_two_copies_with_a_lost_create_the_second_sees_that_the_first_has_sent_it_a
         run(&settings.build().unwrap(), ["a", "b"].map(ask))
     };
     let slow = settings(open_ai(simulator.url(), KEY), &place.state());
-    let slow = slow.list_lag(Duration::from_mins(1)).timeout(Duration::from_millis(300));
+    let slow = slow.list_lag(Duration::from_mins(1)).timeout(Duration::from_secs(2));
     assert!(run(&slow.build().unwrap(), ["a", "b"].map(ask)).1.is_err());
     let other = copied(&place.state());
     assert_answered(&at(&place, Duration::from_mins(1)).0, &["a", "b"]);

@@ -310,3 +310,23 @@ fn a_failed_batch_with_results_is_read() {
         .unwrap();
     assert_found(&simulator, open_ai(&simulator, &Place::new()));
 }
+
+/// As many strays as there are requests came first, and the batch was somebody else's: it was sent again.
+#[test]
+fn strays_in_front_of_its_results_do_not_make_a_lost_batch_somebody_elses() {
+    let simulator = Simulator::builder()
+        .after(|call, usual| match (call.endpoint, call.nth) {
+            (Endpoint::Create, 0) => Reply::Drop,
+            (Endpoint::Results, _) => {
+                let text = String::from_utf8_lossy(usual.body()).into_owned();
+                let strays =
+                    text.lines().map(|line| line.replace("custom_id\":\"", "custom_id\":\"f"));
+                Reply::jsonl(&strays.chain(text.lines().map(str::to_owned)).collect::<Vec<_>>())
+            }
+            _ => usual,
+        })
+        .start()
+        .unwrap();
+    let place = Place::new();
+    assert_found(&simulator, builder(simulator.url(), &place.state()));
+}

@@ -32,7 +32,8 @@ const PATH: &str = "/v1/messages/batches";
 const MESSAGES: &str = "/v1/messages";
 const PAGE: &str = "?limit=1000";
 const MAX_LINE: usize = 64 * 1024 * 1024;
-/// How many results without our nonce show that a batch is somebody else's.
+/// How many results without our nonce show that a batch is somebody else's, where it has so many; a
+/// smaller one is read to its end.
 const PROOF: usize = 1000;
 
 const HEAD: &str = r#"{"requests":["#;
@@ -387,7 +388,6 @@ impl Anthropic {
             Err(CallError::Refused { .. }) => return Ok(None),
             Err(error) => return Err(error),
         };
-        let enough = lost.requests.min(PROOF);
         let (mut others, mut is_ours) = (0, false);
         each_line(body, self.max_line, call, &mut |line| {
             let line: ResultLine<'_> = parsed(line)?;
@@ -395,10 +395,11 @@ impl Anthropic {
             let rest = line.custom_id.strip_prefix(lost.nonce);
             is_ours = rest.is_some_and(|rest| rest.starts_with('-'));
             others += usize::from(!is_ours);
-            let is_decided = is_ours || others >= enough;
+            let is_decided = is_ours || others >= PROOF;
             Some(if is_decided { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
-        Ok(if is_ours { Some(true) } else { (others >= enough).then_some(false) })
+        let is_other = others >= lost.requests.min(PROOF);
+        Ok(if is_ours { Some(true) } else { is_other.then_some(false) })
     }
 }
 

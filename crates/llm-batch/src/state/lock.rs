@@ -1,0 +1,66 @@
+//! The lock of a state folder.
+
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::path::Path;
+
+use crate::durable::{self, private};
+use crate::error::Error;
+
+/// The name of the file that is locked.
+pub(super) const FILE: &str = "lock";
+
+/// Tells whether the path leads to the open file, and not to another or none.
+#[cfg(unix)]
+fn is_still_at(file: &File, path: &Path) -> Result<bool, Error> {
+    use std::os::unix::fs::MetadataExt;
+
+    let open = file.metadata().map_err(durable::io("read", path))?;
+    match fs::metadata(path) {
+        Ok(there) => Ok((there.dev(), there.ino()) == (open.dev(), open.ino())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(durable::io("read", path)(error)),
+    }
+}
+
+/// Elsewhere a file that is open is not removed.
+#[cfg(not(unix))]
+fn is_still_at(_: &File, path: &Path) -> Result<bool, Error> {
+    exists(path)
+}
+
+/// Takes the lock of a folder; it is released with the file.
+pub(super) fn take(dir: &Path) -> Result<File, Error> {
+    let path = dir.join(FILE);
+    let file = private()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(&path)
+        .map_err(durable::io("open", &path))?;
+    match file.try_lock() {
+        Ok(()) if is_still_at(&file, &path)? => Ok(file),
+        // Somebody has it, or had it and has removed the folder just now.
+        Ok(()) | Err(TryLockError::WouldBlock) => Err(Error::StateBusy { state: dir.to_owned() }),
+        Err(TryLockError::Error(source)) => Err(durable::io("lock", &path)(source)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn a_lock_on_a_file_that_was_removed_is_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(FILE);
+        let open = File::create(&path).unwrap();
+        assert!(is_still_at(&open, &path).unwrap());
+        fs::remove_file(&path).unwrap();
+        assert!(!is_still_at(&open, &path).unwrap());
+        File::create(&path).unwrap();
+        assert!(!is_still_at(&open, &path).unwrap());
+    }
+}

@@ -88,7 +88,9 @@ fn a_group_with_a_culprit_is_left_out_as_a_whole() {
         commit("b", "b", "bad\n"),
         Operation::push("push b", "b"),
     ];
-    operations.iter_mut().for_each(|operation| operation.group = Some("g".to_owned()));
+    for operation in &mut operations {
+        operation.group = Some("g".to_owned());
+    }
     operations.extend([commit("c", "c", "good\n"), Operation::push("push c", "c")]);
     let report = apply(&fixture, operations);
     assert_eq!(kind(report.get("b")), Some(OpErrorKind::Gate));

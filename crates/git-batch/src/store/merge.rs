@@ -36,12 +36,11 @@ impl Store {
         state: &Path,
     ) -> Result<Merged, OpError> {
         let fault = |error: gix::Error| OpError::repository("cannot walk the history", &error);
-        let bases: Vec<ObjectId> = match self.known_fork(ours, theirs) {
-            Some(base) => vec![base],
-            None => {
-                let found = self.repo.merge_bases_many(ours, &[theirs]).map_err(fault)?;
-                found.into_iter().map(gix::Id::detach).collect()
-            }
+        let bases: Vec<ObjectId> = if let Some(base) = self.known_fork(ours, theirs) {
+            vec![base]
+        } else {
+            let found = self.repo.merge_bases_many(ours, &[theirs]).map_err(fault)?;
+            found.into_iter().map(gix::Id::detach).collect()
         };
         match bases[..] {
             [] => Ok(Merged::Unrelated),

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, TryLockError};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::durable::{self, private};
@@ -11,22 +12,13 @@ use crate::error::Error;
 pub(super) const FILE: &str = "lock";
 
 /// Tells whether the path leads to the open file, and not to another or none.
-#[cfg(unix)]
 fn is_still_at(file: &File, path: &Path) -> Result<bool, Error> {
-    use std::os::unix::fs::MetadataExt;
-
     let open = file.metadata().map_err(durable::io("read", path))?;
     match fs::metadata(path) {
         Ok(there) => Ok((there.dev(), there.ino()) == (open.dev(), open.ino())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(durable::io("read", path)(error)),
     }
-}
-
-/// Elsewhere a file that is open is not removed.
-#[cfg(not(unix))]
-fn is_still_at(_: &File, path: &Path) -> Result<bool, Error> {
-    exists(path)
 }
 
 /// Takes the lock of a folder; it is released with the file.
@@ -51,7 +43,6 @@ pub(super) fn take(dir: &Path) -> Result<File, Error> {
 mod tests {
     use super::*;
 
-    #[cfg(unix)]
     #[test]
     fn a_lock_on_a_file_that_was_removed_is_none() {
         let dir = tempfile::tempdir().unwrap();

@@ -213,6 +213,9 @@ impl<P: BatchProcessor> Batcher<P> {
     }
 
     /// Returns the counters, as one consistent snapshot. Takes no lock and allocates nothing.
+    ///
+    /// An item that an inline batcher runs alone may count as in flight until its call is over: nobody
+    /// has its ticket before that.
     pub fn stats(&self) -> Stats {
         self.engine().stats()
     }

@@ -13,8 +13,9 @@ use crate::sync::{Arc, Mutex, lock};
 /// Tells the time to a batcher, and may be one that a test moves by hand.
 ///
 /// `now` counts from any fixed moment and never goes back. It is called while the batcher holds its
-/// lock, so it must neither block nor use the batcher. A panic of it reaches the caller of a submit, a
-/// flush or a close; to what the batcher does by itself the time stands still then.
+/// lock, so it must neither block nor use the batcher. A panic of it reaches the caller of
+/// what needs the time, such as a submit or a flush; to what the batcher does by itself, for one caller
+/// or another, the time stands still then.
 pub trait Clock: Send + Sync + 'static {
     /// Returns the time since a moment of the clock's choice.
     fn now(&self) -> Duration;

@@ -177,7 +177,7 @@ impl<P: BatchProcessor> Engine<P> {
         let clock = EngineClock::new(hooks.clock.clone());
         let engine = Arc::new_cyclic(|itself: &Weak<Self>| {
             let hub: Weak<dyn Hub> = Weak::<Self>::clone(itself);
-            let link = Link::new(id, hub);
+            let link = Link::new(id, settings.is_inline(), hub);
             let state = State {
                 open: None,
                 passing: None,

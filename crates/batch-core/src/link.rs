@@ -18,12 +18,14 @@ pub(crate) trait Hub: Send + Sync {
 pub(crate) struct Link {
     /// The identity under which threads note that they run a batch of this engine.
     pub(crate) engine: usize,
+    /// Threads that wait run its batches.
+    pub(crate) is_led: bool,
     hub: Weak<dyn Hub>,
 }
 
 impl Link {
-    pub(crate) fn new(engine: usize, hub: Weak<dyn Hub>) -> Self {
-        Self { engine, hub }
+    pub(crate) fn new(engine: usize, is_led: bool, hub: Weak<dyn Hub>) -> Self {
+        Self { engine, is_led, hub }
     }
 
     pub(crate) fn hub(&self) -> Option<Arc<dyn Hub>> {

@@ -265,10 +265,11 @@ impl<I, O, E> Shared<I, O, E> {
             let others = row.is_none().then(|| mem::take(&mut slots.known));
             (row, others)
         };
-        self.is_complete.store(true, Ordering::Release);
         if let Some(ledger) = &ledger {
             ledger.complete(self.id, known.as_ref());
         }
+        // Not before: to who takes in what passes it means that nobody has counted it.
+        self.is_complete.store(true, Ordering::Release);
         let mut round = Round::new();
         let mut outputs = outputs.into_iter().map(|output| output.ok().map(Ok));
         let mut next = || outputs.next().flatten();

@@ -248,7 +248,6 @@ fn shuttle_room() {
     });
 }
 
-/// The caller runs the batches, its own and those of others.
 /// Items that are alone, while others look, flush, or come in between.
 #[test]
 fn shuttle_inline_alone_and_seen() {
@@ -273,6 +272,7 @@ fn shuttle_inline_alone_and_seen() {
     });
 }
 
+/// The caller runs the batches, its own and those of others.
 #[test]
 fn shuttle_inline() {
     explore(|| {

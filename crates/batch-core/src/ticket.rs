@@ -103,6 +103,11 @@ impl<O, E> Ticket<O, E> {
         self.claim.is_done() || link.is_own_processor() || self.claim.wait(until, || link.lead())
     }
 
+    /// Says whether a thread that waits for it may have to run its batch.
+    pub(crate) fn is_led(&self) -> bool {
+        self.claim.header().is_led
+    }
+
     /// Withdraws the item if it is not with the processor; says whether it was.
     ///
     /// The ticket then yields [`BatchError::Cancelled`], and the item is dropped;

@@ -54,8 +54,10 @@ impl<O, E> TicketSet<O, E> {
     /// Blocks until every result is there; returns them in order.
     pub fn wait(mut self) -> Vec<Outcome<O, E>> {
         let mut outcomes = Vec::with_capacity(self.len());
-        // Mostly the last result comes last, and all are there when this thread is woken once.
-        let last = self.pop().map(Ticket::wait);
+        // Mostly the last result comes last, and all are there when this thread is woken once. One
+        // that may have to run the batches stands where the next of them is looked for.
+        let last =
+            self.pop().map(|ticket| if ticket.is_led() { Err(ticket) } else { Ok(ticket.wait()) });
         for mut row in self.rows {
             loop {
                 row.take_done(|outcome| outcomes.push(outcome));
@@ -63,7 +65,7 @@ impl<O, E> TicketSet<O, E> {
                 outcomes.push(ticket.wait());
             }
         }
-        outcomes.extend(last);
+        outcomes.extend(last.map(|last| last.unwrap_or_else(Ticket::wait)));
         outcomes
     }
 
@@ -84,7 +86,9 @@ impl<O, E> TicketSet<O, E> {
     pub fn wait_timeout(self, timeout: Duration) -> Result<Vec<Outcome<O, E>>, NotReady<Self>> {
         let until = deadline(timeout);
         let tickets = self.into_iter();
-        let is_ready = tickets.as_slice().iter().rev().all(|ticket| ticket.wait_ready(until));
+        let last = tickets.as_slice().last().filter(|ticket| !ticket.is_led());
+        let is_ready = last.is_none_or(|ticket| ticket.wait_ready(until))
+            && tickets.as_slice().iter().all(|ticket| ticket.wait_ready(until));
         let whole: Self = tickets.collect();
         if is_ready { Ok(whole.wait()) } else { Err(NotReady::new(whole)) }
     }

@@ -193,6 +193,49 @@ impl<P: BatchProcessor<Error = u64>> BatchProcessor for Again<P> {
     }
 }
 
+/// A result may come from another thread while the call still goes on, seen by nobody else.
+#[test]
+fn a_result_may_come_from_another_thread_during_the_call() {
+    let run = |(): &(), batch: Batch<u64, u64, Infallible>| {
+        thread::scope(|scope| {
+            scope.spawn(|| batch.resolve_all(vec![Ok(batch.items()[0] + 1)]));
+        });
+    };
+    let batcher = Batcher::builder(keyed_fn(|_: &u64| (), run)).inline().build().unwrap();
+    for item in 0..3 {
+        assert_eq!(batcher.submit(item).unwrap().wait().unwrap(), item + 1);
+    }
+    let stats = batcher.stats();
+    assert_eq!((stats.completed, stats.failed, stats.in_flight), (3, 0, 0));
+    assert_eq!(batcher.history().len(), 3);
+}
+
+/// A batch that was kept from one call and is dropped by the panic of a later one on the same thread
+/// ends all the same.
+#[test]
+fn a_kept_item_ends_with_the_panic_of_another_call() {
+    type Own = dyn BatchProcessor<Key = u64, Item = u64, Output = u64, Error = Infallible>;
+    let itself: Arc<OnceLock<Batcher<Box<Own>>>> = Arc::default();
+    let kept = Arc::new(Mutex::new(None));
+    let inner = Arc::clone(&itself);
+    let run = move |key: &u64, batch: Batch<u64, u64, Infallible>| {
+        if *key == 0 {
+            *kept.lock().unwrap() = Some(batch);
+            inner.get().unwrap().submit(1).unwrap().detach();
+        } else {
+            let _dropped = kept.lock().unwrap().take();
+            panic!("another");
+        }
+    };
+    let processor: Box<Own> = Box::new(keyed_fn(|item: &u64| *item, run));
+    let batcher = Batcher::builder(processor).inline().build().unwrap();
+    assert!(itself.set(batcher.clone()).is_ok());
+    let outcome = batcher.submit(0).unwrap().wait();
+    assert!(matches!(outcome, Err(BatchError::Unresolved { .. })));
+    batcher.flush().wait_timeout(LONG).unwrap();
+    assert_eq!((batcher.stats().failed, batcher.stats().in_flight), (2, 0));
+}
+
 #[test]
 fn an_item_alone_may_fail_and_be_tried_again() {
     let run = |(): &(), batch: Batch<u64, u64, u64>| {

@@ -6,9 +6,12 @@ use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
 use std::time::Duration;
 
 use batch_core::{Batch, BatchError, Batcher, Clock, batch_fn, keyed_fn};
+use common::memory::Memory;
+use common::{Recorder, block_on};
 
 fn unresolved(outcome: Result<u32, BatchError<Infallible>>) -> Option<String> {
     match outcome {
@@ -185,6 +188,26 @@ fn a_clock_that_panics_in_the_engine_stands_still() {
         batcher.flush().wait().unwrap();
         assert_eq!((batcher.stats().completed, batcher.stats().in_flight), (6, 0));
     }
+}
+
+/// The thread that writes to the journal for callers that may not block has no clock to lose.
+#[test]
+fn a_clock_that_panics_after_the_journal_took_an_item_loses_none() {
+    let (clock, journal) = (Arc::new(FaultyClock::default()), Memory::new());
+    let builder = Batcher::builder(Recorder::open()).clock(Shared(Arc::clone(&clock)));
+    let batcher = builder.journal(Arc::clone(&journal)).build().unwrap();
+    for item in [1, 2] {
+        let gate = journal.append.hold(item);
+        let submit = batcher.submit_async(item);
+        let submitted = thread::spawn(move || block_on(submit));
+        journal.append.waits.pass();
+        clock.0.store(item == 1, Relaxed);
+        gate.open();
+        let ticket = submitted.join().unwrap().unwrap();
+        clock.0.store(false, Relaxed);
+        assert_eq!(ticket.wait().unwrap(), item + 1);
+    }
+    assert_eq!(journal.left(), [0; 0]);
 }
 
 /// A clock that the test keeps too.

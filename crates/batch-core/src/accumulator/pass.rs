@@ -105,6 +105,7 @@ impl<K: Ord + Clone, I, S: Slot> Accumulator<K, I, S> {
         let (id, lane) = self.lanes.of(pass.key);
         debug_assert_eq!(id, flight.lane, "nothing was done since it was sent");
         lane.in_flight += 1;
+        self.turns.join(id, &mut lane.share);
         self.turns.charge(id, &mut lane.share, flight.weight);
         self.timers.set(Alarm::Batch(batch), &mut flight.alarm, pass.known.deadline);
         self.flights.insert(batch, flight);

@@ -35,7 +35,7 @@ impl Moment for Time {
 impl Policy {
     /// Returns the deadline of an item that is accepted at `now`.
     #[inline]
-    pub(super) fn deadline(&self, now: Time) -> Time {
+    pub(crate) fn deadline(&self, now: Time) -> Time {
         deadline(now, self.delivery_timeout)
     }
 }

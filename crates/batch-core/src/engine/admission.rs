@@ -311,7 +311,7 @@ impl<P: BatchProcessor> Engine<P> {
                 park_until(until);
             }
             state = self.lock();
-            *now = self.now();
+            *now = self.steady_now();
         }
     }
 

@@ -91,7 +91,7 @@ impl<P: BatchProcessor> Engine<P> {
         first: ItemId,
         group: Vec<Weighed<P>>,
     ) -> Result<Vec<TicketOf<P>>, Refused<P>> {
-        let now = self.now();
+        let now = self.steady_now();
         let ids = (0..).map(|offset| ItemId { seq: first.seq + offset, ..first });
         let mut state = self.lock();
         for weighed in &group {

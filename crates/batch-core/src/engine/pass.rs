@@ -2,8 +2,8 @@
 
 use super::admission::Weighed;
 use super::work::{Called, Job};
-use super::{Engine, SharedOf, State, TicketOf};
-use crate::accumulator::Pass;
+use super::{Engine, Keeper, SharedOf, State, TicketOf};
+use crate::accumulator::{Moment, Pass};
 use crate::current::Running;
 use crate::id::BatchId;
 use crate::items::Items;
@@ -46,6 +46,7 @@ impl<P: BatchProcessor> Engine<P> {
             && !state.leading
             && !state.room.is_waiting()
             && state.queue.can_pass()
+            && !self.has_to_watch(&state)
             && state.queue.admit(weighed.weight).is_ok();
         if !may_pass {
             return Err((state, weighed));
@@ -70,9 +71,15 @@ impl<P: BatchProcessor> Engine<P> {
             // The key is user code.
             panics::swallow(|| drop(called));
         } else {
-            self.end_seen(id, is_complete, called);
+            self.end_seen(id, is_complete, called, running);
         }
         Ok(ticket)
+    }
+
+    /// Says whether the keeper sleeps for longer than the delivery time-out of an item.
+    fn has_to_watch(&self, state: &State<P>) -> bool {
+        let Keeper::Asleep { until, .. } = &state.keeper else { return false };
+        self.settings.policy.deadline(self.lately().rough()) < *until
     }
 
     /// Ends such a batch and the lead of who ran it; false if somebody else looked meanwhile.
@@ -82,8 +89,8 @@ impl<P: BatchProcessor> Engine<P> {
         let Some(Passing { pass, batch }) = state.passing.take_if(|_| called.is_whole()) else {
             return false;
         };
-        state.queue.end_pass(now, pass);
         state.leading = false;
+        state.queue.end_pass(now, pass);
         self.core.board.write(state.queue.stats());
         drop(state);
         panics::swallow(|| drop(batch));
@@ -92,13 +99,15 @@ impl<P: BatchProcessor> Engine<P> {
 
     /// Ends a call whose batch others have seen, or which is not over yet, and goes on to lead.
     #[cold]
-    fn end_seen(&self, id: BatchId, is_complete: bool, called: Called<P>) {
+    fn end_seen(&self, id: BatchId, is_complete: bool, called: Called<P>, running: Running) {
         let Seen { batch, is_over } = self.lock().seen.take().expect("a lock takes in what passes");
         if is_complete && !is_over {
             Ledger::complete(self, id, None);
             Ledger::finish(self, id, Vec::new());
         }
         called.settle(batch);
+        // This thread may run others from here on, and one of them may drop what was kept of this.
+        drop(running);
         let mut state = self.lock();
         if state.hand_over() {
             state.leading = false;
@@ -120,13 +129,13 @@ impl<P: BatchProcessor> Engine<P> {
     fn take_in(&self, state: &mut State<P>) {
         let now = self.steady_now();
         let Some(Passing { pass, batch }) = state.passing.take() else { return };
-        let is_over = batch.list();
+        let (id, known, is_over) = (pass.batch(), Arc::downgrade(&batch), batch.list());
+        state.seen = Some(Seen { batch, is_over });
         if is_over {
             state.queue.end_pass(now, pass);
         } else {
-            state.in_flight.push((pass.batch(), Arc::downgrade(&batch)));
             state.queue.take_in(pass);
+            state.in_flight.push((id, known));
         }
-        state.seen = Some(Seen { batch, is_over });
     }
 }

@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut};
 use std::task::Waker;
 
 use super::{Engine, Keeper, PlaceOf, SharedOf, State};
-use crate::accumulator::Due;
+use crate::accumulator::{Due, Time};
 use crate::id::BatchId;
 use crate::link::Link;
 use crate::panics;
@@ -46,7 +46,8 @@ struct Effects<P: BatchProcessor> {
     buried: Vec<Waker>,
     flushed: Vec<Filler<(), Link>>,
     expired: Vec<(P::Item, PlaceOf<P>)>,
-    overdue: Vec<Arc<SharedOf<P>>>,
+    /// Batches with items that are over, and the time that was told.
+    overdue: Vec<(Arc<SharedOf<P>>, Time)>,
     start_keeper: bool,
     /// Lets go of an engine that only its queue held.
     released: Option<Arc<Engine<P>>>,
@@ -121,7 +122,8 @@ impl<P: BatchProcessor> Transaction<'_, P> {
     fn note_overdue(&mut self, batch: BatchId) {
         let place = self.in_flight.binary_search_by_key(&batch, |(id, _)| *id);
         let batch = place.ok().and_then(|place| self.in_flight[place].1.upgrade());
-        self.effects().overdue.extend(batch);
+        let now = self.queue.time();
+        self.effects().overdue.extend(batch.map(|batch| (batch, now)));
     }
 
     /// Notes that more was done than to accept items.
@@ -246,8 +248,8 @@ impl<P: BatchProcessor> Engine<P> {
         if !effects.expired.is_empty() {
             self.end_expired(effects.expired);
         }
-        for batch in effects.overdue {
-            batch.time_out(self.steady_now());
+        for (batch, now) in effects.overdue {
+            batch.time_out(now);
         }
         if !effects.flushed.is_empty() {
             let mut round = Round::new();

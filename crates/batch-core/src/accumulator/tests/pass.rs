@@ -58,6 +58,33 @@ fn an_item_that_passes_leaves_what_any_other_does() {
     assert_eq!(through(true), through(false));
 }
 
+/// A key whose item passed keeps its turn, as long as it is worth: what comes meanwhile goes in the
+/// same order as without that.
+#[test]
+fn an_item_that_is_taken_in_has_its_turn() {
+    let order = |passes: bool| {
+        let mut bench = Bench::new(policy());
+        bench.push(9, 100);
+        bench.sent();
+        bench.complete();
+        if passes {
+            let (pass, mut known) = bench.queue.pass(&bench.now, 1, id(1), 1, ());
+            bench.seq += 1;
+            bench.flying.push((pass.batch(), vec![(1, known.spread().remove(0))]));
+            bench.queue.take_in(pass);
+        } else {
+            bench.push(1, 1);
+            bench.sent();
+        }
+        for key in [1, 2] {
+            bench.push(key, 1);
+        }
+        bench.complete();
+        [bench.sent(), bench.sent()]
+    };
+    assert_eq!(order(true), order(false));
+}
+
 /// Beside a batch that waits, is in flight, lingers or could never go there is an order to keep.
 #[test]
 fn nothing_passes_what_came_before() {

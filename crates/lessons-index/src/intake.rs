@@ -172,8 +172,9 @@ impl Lines {
         if is_after_utf16 {
             bytes = bytes.strip_prefix(b"\0").unwrap_or(bytes);
         }
-        let bytes = text::trim(bytes);
+        let mut bytes = text::trim(bytes);
         let error = if line.is_too_long {
+            bytes = text::without_cut_end(bytes);
             LineError::new(FaultKind::TooLong, "the line is over the cap")
         } else if bytes.is_empty() {
             return None;

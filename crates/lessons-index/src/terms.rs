@@ -20,8 +20,20 @@ pub(crate) const MAX_LEN: u8 = u8::MAX;
 /// Words are letters, digits and `_`; all of what is not ASCII counts as letters. Single bytes
 /// are no words.
 pub(crate) fn for_each_word(folded: &[u8], mut on_word: impl FnMut(u64, &[u8])) {
-    let is_inside = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_' || *byte >= 0x80;
-    for word in folded.split(|byte| !is_inside(byte)).filter(|word| word.len() > 1) {
+    /// A look-up is less than the comparisons, and there is one for each byte.
+    const INSIDE: [bool; 256] = {
+        let mut inside = [false; 256];
+        let mut byte = 0_u8;
+        loop {
+            inside[byte as usize] = byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80;
+            if byte == u8::MAX {
+                break inside;
+            }
+            byte += 1;
+        }
+    };
+    let words = folded.split(|byte| !INSIDE[usize::from(*byte)]);
+    for word in words.filter(|word| word.len() > 1) {
         on_word(hash::of_word(word), word);
     }
 }
@@ -96,39 +108,50 @@ fn is_dense(count: u32, lessons: usize) -> bool {
 
 /// Is every distinct word of every lesson, one after the other, by number.
 struct Stream {
-    numbers: HashMap<u64, u32, Hasher>,
-    /// By number: how many lessons have the word, and how many bytes the gaps between them take.
-    sizes: Vec<(u32, u32)>,
+    known: HashMap<u64, Word, Hasher>,
     words: Vec<u32>,
     /// Where the words of each lesson end.
     ends: Vec<u32>,
+}
+
+/// Is all that is known of a word, in one line of the cache.
+struct Word {
+    number: u32,
+    /// How many lessons have it, and how many bytes the gaps between them take.
+    count: u32,
+    bytes: u32,
+    /// One more than the last of them.
+    next: u32,
+}
+
+/// Is where a word's list or row begins, and then where its next gap goes.
+#[derive(Clone, Copy, Default)]
+struct Place {
+    at: usize,
+    next: u32,
+    is_dense: bool,
 }
 
 impl Stream {
     fn of(segment: &Segment) -> Self {
         let count = segment.len() as usize;
         let mut stream = Self {
-            numbers: HashMap::default(),
-            sizes: Vec::new(),
+            known: HashMap::default(),
             words: Vec::with_capacity(count * 16),
             ends: Vec::with_capacity(count),
         };
-        // One more than the last lesson with each word.
-        let mut next: Vec<u32> = Vec::new();
         let mut text = Vec::new();
         for doc in 0..segment.len() {
             ranked_text(texts_of(&segment.record(doc)), &mut text);
             for_each_word(&text, |word, _| {
-                let number = *stream.numbers.entry(word).or_insert_with(|| {
-                    next.push(0);
-                    stream.sizes.push((0, 0));
-                    narrow(next.len() - 1)
-                });
-                let (size, next) = (&mut stream.sizes[number as usize], &mut next[number as usize]);
-                if size.0 == 0 || *next <= doc {
-                    *size = (size.0 + 1, size.1 + gap_len(doc - *next));
-                    *next = doc + 1;
-                    stream.words.push(number);
+                let number = narrow(stream.known.len());
+                let new = Word { number, count: 0, bytes: 0, next: 0 };
+                let word = stream.known.entry(word).or_insert(new);
+                if word.count == 0 || word.next <= doc {
+                    word.count += 1;
+                    word.bytes += gap_len(doc - word.next);
+                    word.next = doc + 1;
+                    stream.words.push(word.number);
                 }
             });
             stream.ends.push(narrow(stream.words.len()));
@@ -137,24 +160,23 @@ impl Stream {
     }
 
     fn pack(self) -> Terms {
-        let Self { numbers, sizes, words, ends } = self;
+        let Self { known, words, ends } = self;
         let lessons = ends.len();
         let width = lessons.div_ceil(64);
-        let mut by_hash: Vec<(u64, u32)> = numbers.into_iter().collect();
-        by_hash.sort_unstable();
-        // Where each word's list begins, and then where its next gap goes.
-        let mut places = vec![(0_usize, 0_u32); sizes.len()];
+        let mut by_hash: Vec<(u64, Word)> = known.into_iter().collect();
+        by_hash.sort_unstable_by_key(|(hash, _)| *hash);
+        let mut places = vec![Place::default(); by_hash.len()];
         let (mut gaps_len, mut rows) = (0, 0);
-        let mut lists = Vec::with_capacity(sizes.len());
-        for (_, number) in &by_hash {
-            let (count, bytes) = sizes[*number as usize];
-            let at = if is_dense(count, lessons) { rows } else { gaps_len };
-            places[*number as usize].0 = at;
-            lists.push((count, narrow(at)));
-            if is_dense(count, lessons) {
+        let mut lists = Vec::with_capacity(by_hash.len());
+        for (_, word) in &by_hash {
+            let is_dense = is_dense(word.count, lessons);
+            let at = if is_dense { rows } else { gaps_len };
+            places[word.number as usize] = Place { at, next: 0, is_dense };
+            lists.push((word.count, narrow(at)));
+            if is_dense {
                 rows += 1;
             } else {
-                gaps_len += bytes as usize;
+                gaps_len += word.bytes as usize;
             }
         }
         let (mut gaps, mut bits) = (vec![0_u8; gaps_len], vec![0_u64; rows * width]);
@@ -163,12 +185,12 @@ impl Stream {
         for (doc, end) in (0_u32..).zip(&ends) {
             let own = &words[from..*end as usize];
             for number in own {
-                let (at, next) = &mut places[*number as usize];
-                if is_dense(sizes[*number as usize].0, lessons) {
-                    bits[*at * width + doc as usize / 64] |= 1 << (doc % 64);
+                let place = &mut places[*number as usize];
+                if place.is_dense {
+                    bits[place.at * width + doc as usize / 64] |= 1 << (doc % 64);
                 } else {
-                    *at += put_gap(doc - *next, &mut gaps[*at..]);
-                    *next = doc + 1;
+                    place.at += put_gap(doc - place.next, &mut gaps[place.at..]);
+                    place.next = doc + 1;
                 }
             }
             lens.push(u8::try_from(own.len()).unwrap_or(MAX_LEN));

@@ -20,7 +20,8 @@ pub(crate) fn trim(line: &[u8]) -> &[u8] {
 /// Returns the start of `bytes` as text, cut at a character, of at most `max` bytes.
 pub(crate) fn excerpt(bytes: &[u8], max: usize) -> String {
     let mut out = String::new();
-    for chunk in bytes[..bytes.len().min(max)].utf8_chunks() {
+    let start = if bytes.len() > max { without_cut_end(&bytes[..max]) } else { bytes };
+    for chunk in start.utf8_chunks() {
         let invalid = if chunk.invalid().is_empty() { "" } else { "\u{FFFD}" };
         for c in chunk.valid().chars().chain(invalid.chars()) {
             if out.len() + c.len_utf8() > max {
@@ -29,11 +30,13 @@ pub(crate) fn excerpt(bytes: &[u8], max: usize) -> String {
             out.push(c);
         }
     }
-    // A character that was cut by `max` is no fault of the text.
-    if bytes.len() > max && out.ends_with('\u{FFFD}') {
-        out.pop();
-    }
     out
+}
+
+/// Takes away the start of a character at the end of bytes that were cut: it is no fault of theirs.
+pub(crate) fn without_cut_end(bytes: &[u8]) -> &[u8] {
+    let cut = bytes.utf8_chunks().last().map_or(0, |chunk| chunk.invalid().len());
+    &bytes[..bytes.len() - cut]
 }
 
 /// Returns whether a line looks like UTF-16: a byte order mark, or NUL in every other byte only.

@@ -250,3 +250,13 @@ fn what_is_said_about_a_line_is_short_however_long_the_line_is() {
         assert!(report.faults[0].to_string().len() < 400);
     }
 }
+
+/// Only the start of such a line is kept, and what is cut there was shown as a broken character.
+#[test]
+fn the_excerpt_of_a_long_line_behind_blanks_ends_with_a_whole_character() {
+    let file = scratch(format!("\r{}{}\n", "x".repeat(EXCERPT_MAX_BYTES - 2), "é".repeat(100)));
+    let index = LessonsIndex::open(&file.path, options().with_max_line_bytes(120)).unwrap();
+    let report = index.report();
+    assert_eq!(report.faults[0].kind, FaultKind::TooLong);
+    assert_eq!(report.faults[0].excerpt, "x".repeat(EXCERPT_MAX_BYTES - 2));
+}

@@ -15,13 +15,19 @@ fn publish(prompts: &Prompts, dir: &std::path::Path, version: u32) {
         format!("p{version} {{% include \"_b\" %}} {{{{ x }}}}"),
     )
     .expect("it can be written");
-    // The same with a function, which is rendered by `upon`.
+    // The same with a list, which is rendered by `upon`.
     std::fs::write(
         dir.join("q.prompt.md"),
-        format!("q{version} {{% include \"_b\" %}} {{{{ x | default: 0 }}}}"),
+        format!("q{version} {{% include \"_b\" %}} {{{{ x | default: [] }}}}"),
     )
     .expect("it can be written");
-    prompts.reload().expect("all four are good");
+    // Everything, or what a look finds to be new.
+    if version.is_multiple_of(2) {
+        prompts.reload().expect("all four are good");
+    } else {
+        let reload = prompts.reload_if_changed().expect("all four are good");
+        assert_eq!(reload.expect("all four are others").changed, 4);
+    }
 }
 
 #[test]

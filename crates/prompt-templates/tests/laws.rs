@@ -146,12 +146,13 @@ proptest! {
 
         // The same where nothing is left to `upon`.
         let simple = "[[user]]\n{{ v }}{% for x in l %}{{ x }}{% include \"_part\" %}{% endfor %}\
-            {% with m.v as y %}{{ y }}{% endwith %}{% for k, x in m %}{{ k }}{{ x }}{% endfor %}";
+            {% with m.v as y %}{{ y }}{% endwith %}{% for k, x in m %}{{ k }}{{ x }}{% endfor %}\
+            {{ v | fence: \"t\" }}\n{{ v | xml: \"doc\" }}\n{{ v | json }}";
         let list = serde_json::json!({"v": value, "l": [value], "m": {"v": value}});
         let prompt = prompts.compile("s", simple).unwrap();
         let messages = prompt.messages(&Context::from_serialize(&list).unwrap()).unwrap();
         prop_assert_eq!(messages.len(), 1);
-        prop_assert_eq!(&messages[0].content, &format!("{value}{value}{value}{value}v{value}"));
+        prop_assert_eq!(&messages[0].content, &format!("{value}{value}{value}{value}v{value}{rest}"));
 
         let own = "---\ndelimiters: [\"<<\", \">>\", \"<%\", \"%>\", \"<#\", \"#>\"]\n---\n[[user]]\n<< v >>";
         let messages = prompts.compile("o", own).unwrap();

@@ -1,23 +1,16 @@
 //! The handle: a repository and its remote, with a queue in front.
 
 use std::collections::BTreeSet;
-use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use batch_core::{Batcher, Close, SubmitError, Ticket};
 use gix::refs::FullName;
 
-use crate::batch::{Ran, Session, Writer};
 use crate::earlier::Earlier;
-use crate::lock::WriterLock;
-use crate::outcome::causes;
-use crate::passage::{Judged, Passage};
-use crate::plan::plan;
 use crate::processor::GitProcessor;
-use crate::program::Git;
 use crate::record::Key;
-use crate::store::Store;
+use crate::repository::{Repository, Run};
 use crate::{
     ApplyError, Extent, Merge, OpenError, Operation, OperationKind, Outcome, Report, Settings,
     Strategy, guard,
@@ -58,24 +51,6 @@ use crate::{
 #[derive(Debug)]
 pub struct GitBatch {
     batcher: Batcher<GitProcessor>,
-}
-
-/// What [`GitBatch`] and its processor share.
-pub(crate) struct Repository {
-    pub(crate) dir: PathBuf,
-    pub(crate) common_dir: PathBuf,
-    pub(crate) settings: Settings,
-    git: Git,
-}
-
-/// How an input is run.
-pub(crate) enum Run<'a> {
-    /// Nothing is done.
-    Dry,
-    /// By callers who do not know each other.
-    Queued,
-    /// If it is not done yet, by its key; and by its name, if it was given one.
-    Once { key: Key, name: Option<&'a str> },
 }
 
 impl GitBatch {
@@ -294,137 +269,11 @@ impl GitBatch {
     }
 }
 
-impl Repository {
-    fn open(dir: &Path, settings: Settings) -> Result<Repository, OpenError> {
-        let store = Store::open(dir, settings.executor)?;
-        store.check_remote(dir, &settings.remote)?;
-        let git = Git::open(store.git_dir())
-            .map_err(|error| OpenError::Git(causes(&error)))?
-            .with_time_limit(settings.time_limit);
-        let common_dir = store.common_dir().to_owned();
-        Ok(Repository { dir: store.git_dir().to_owned(), common_dir, settings, git })
-    }
-
-    /// Runs `operations`, whose ids are all different, in batches of at most `max_items`.
-    pub(crate) fn run(
-        &self,
-        operations: &[&Operation],
-        max_items: usize,
-        earlier: &Earlier,
-        how: &Run<'_>,
-    ) -> Result<Report, ApplyError> {
-        let plan = plan(operations, max_items);
-        let mut outcomes = vec![None; operations.len()];
-        for (index, error) in plan.refused {
-            outcomes[index] = Some(Outcome::Failed(error));
-        }
-        let mut report = Report::default();
-        if !plan.batches.is_empty() {
-            let is_dry = matches!(how, Run::Dry);
-            let extent = if is_dry { Extent::Preview } else { Extent::All };
-            let mut session = self.session(earlier, extent)?;
-            // Of batches that are only tried, later ones would miss what earlier ones have built.
-            let batches = if is_dry { vec![plan.batches.concat()] } else { plan.batches };
-            if let Run::Once { key, name } = how {
-                // Before anything is done.
-                session.check_records(operations, &batches, *key, *name)?;
-            }
-            for (number, order) in batches.iter().enumerate() {
-                let mut passage = Passage::new(self);
-                loop {
-                    let ran = if let Run::Once { key, name } = how {
-                        let key = (key.part(number), *name);
-                        session.run_once(operations, order, &mut outcomes, key, &mut passage)?
-                    } else {
-                        let judged = session.run(operations, order, &mut outcomes, &mut passage);
-                        let receipt = std::mem::take(&mut passage.spent);
-                        Ran { judged, receipt: Some(receipt), ..Ran::default() }
-                    };
-                    let end = match ran.judged {
-                        Judged::Passes => {
-                            report.receipts.extend(ran.receipt);
-                            let ids = ran.replayed.into_iter();
-                            let ids = ids.map(|index| operations[index].id.clone());
-                            report.replayed.extend(ids);
-                            break;
-                        }
-                        Judged::LeaveOut(ends) => {
-                            passage.ended.extend(ends);
-                            continue;
-                        }
-                        Judged::Ask(questions) => {
-                            // The gate may take long: others can work meanwhile.
-                            drop(session);
-                            let asked = passage.ask(questions);
-                            session = self.session(earlier, extent)?;
-                            match asked {
-                                Ok(()) => continue,
-                                Err(error) => error.into(),
-                            }
-                        }
-                        Judged::Stop(end) => end,
-                    };
-                    report.receipts.push(passage.spent);
-                    let none = order.iter().filter(|index| outcomes[**index].is_none());
-                    none.copied().collect::<Vec<_>>().into_iter().for_each(|index| {
-                        outcomes[index] = Some(end.clone());
-                    });
-                    break;
-                }
-            }
-        }
-        report.outcomes = collect(operations, outcomes);
-        Ok(report)
-    }
-
-    pub(crate) fn session<'a>(
-        &'a self,
-        earlier: &'a Earlier,
-        extent: Extent,
-    ) -> Result<Session<'a>, ApplyError> {
-        let lock = WriterLock::acquire(&self.common_dir, self.settings.wait)?;
-        // Opened behind the lock, so that it sees all that earlier writers did.
-        let (git, settings) = (self.git.clone(), &self.settings);
-        let store = Store::open(&self.dir, settings.executor)?.with_git(git.clone());
-        Session::begin(Writer { store, git, settings, lock, earlier, extent })
-    }
-}
-
-impl fmt::Debug for Repository {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Repository")
-            .field("dir", &self.dir)
-            .field("remote", &self.settings.remote)
-            .finish_non_exhaustive()
-    }
-}
-
 fn onto_name(onto: &str) -> Result<FullName, ApplyError> {
     guard::refname::branch(onto).map_err(|error| ApplyError::InvalidBranch {
         name: onto.to_owned(),
         reason: error.to_string(),
     })
-}
-
-pub(crate) fn collect(
-    operations: &[&Operation],
-    outcomes: Vec<Option<Outcome>>,
-) -> Vec<(String, Outcome)> {
-    operations
-        .iter()
-        .zip(outcomes)
-        .map(|(operation, outcome)| {
-            let outcome = outcome.expect("every operation of a batch gets its outcome");
-            (operation.id.clone(), outcome)
-        })
-        .collect()
-}
-
-/// Ends all that has no end yet.
-pub(crate) fn fill(outcomes: &mut [Option<Outcome>], end: &Outcome) {
-    for outcome in outcomes.iter_mut().filter(|outcome| outcome.is_none()) {
-        *outcome = Some(end.clone());
-    }
 }
 
 fn repeated<S: AsRef<str> + Ord + Copy>(mut ids: impl Iterator<Item = S>) -> Option<String> {

@@ -4,9 +4,9 @@ use gix::refs::FullName;
 
 use crate::batch::pause;
 use crate::earlier::Earlier;
-use crate::git_batch::{Repository, collect, fill};
 use crate::passage::{Judged, Passage};
 use crate::plan::plan;
+use crate::repository::{Repository, collect, cut_off, fill};
 use crate::{
     ApplyError, Class, Extent, OpError, OpErrorKind, Operation, OperationKind, Outcome, Report,
     guard,
@@ -41,7 +41,18 @@ impl Repository {
         loop {
             let mut at_work = match session.take() {
                 Some(session) => session,
-                None => self.session(&earlier, extent)?,
+                None => match self.session(&earlier, extent) {
+                    Ok(session) => session,
+                    // Nothing of it is done before the first push.
+                    Err(error) if attempt == 0 => return Err(error),
+                    Err(error) => {
+                        for outcome in &mut outcomes {
+                            *outcome = outcome.take().filter(Outcome::is_success);
+                        }
+                        fill(&mut outcomes, &cut_off(&error));
+                        break;
+                    }
+                },
             };
             let judged = at_work.run_onto(operations, &order, &mut outcomes, onto, &mut passage);
             match judged {

@@ -132,6 +132,7 @@ mod processor;
 pub mod program;
 pub mod publish;
 mod record;
+mod repository;
 mod settings;
 #[cfg(feature = "testing")]
 #[doc(hidden)]

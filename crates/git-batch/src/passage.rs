@@ -6,9 +6,9 @@ use gix::ObjectId;
 use gix::refs::FullName;
 
 use crate::gate::{self, Ran, Scratch, Verdicts};
-use crate::git_batch::Repository;
 use crate::lock;
 use crate::publish::scrub;
+use crate::repository::Repository;
 use crate::{Class, OpError, OpErrorKind, Outcome, Receipt};
 
 /// How often a branch may change while the gate runs.

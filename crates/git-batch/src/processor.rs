@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use batch_core::{BatchOf, BatchProcessor};
 
 use crate::earlier::Earlier;
-use crate::git_batch::{Repository, Run};
+use crate::repository::{Repository, Run};
 use crate::{ApplyError, OpError, OpErrorKind, Operation, Outcome};
 
 /// Runs a batch of operations against one repository and one remote.

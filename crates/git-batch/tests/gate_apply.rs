@@ -306,3 +306,42 @@ fn a_gate_that_was_changed_is_asked_again() {
     assert!(!report.get("push a").unwrap().is_success());
     assert_eq!(fixture.received(), 0);
 }
+
+/// Another writer takes the repository while the gate looks at the second batch.
+#[test]
+fn what_was_done_before_the_lock_was_lost_is_reported() {
+    let fixture = Fixture::new();
+    let (begun, go) = (fixture.beside("begun"), fixture.beside("go"));
+    let text = format!(
+        "test -e b.txt || exit 0; touch '{}'; while ! test -e '{}'; do sleep 0.01; done",
+        begun.display(),
+        go.display()
+    );
+    let settings = Settings::default().with_gate(script(&fixture, &text));
+    let settings = settings.with_wait(std::time::Duration::from_millis(50));
+    let git = GitBatch::open(fixture.work(), settings).unwrap();
+    let operations = || {
+        vec![
+            commit("a", "a", "good\n"),
+            Operation::push("push a", "a"),
+            commit("b", "b", "good\n").after("push a"),
+            Operation::push("push b", "b"),
+        ]
+    };
+    std::thread::scope(|scope| {
+        let applied = scope.spawn(|| git.apply(operations()).unwrap());
+        while !begun.exists() {
+            std::thread::yield_now();
+        }
+        let lock = fs::File::open(fixture.work().join(".git/batchyard/lock")).unwrap();
+        lock.lock().unwrap();
+        fs::write(&go, "").unwrap();
+        let report = applied.join().unwrap();
+        landed(&report, "push a");
+        assert_eq!(kind(report.get("b")), Some(OpErrorKind::Repository));
+        assert!(format!("{report:?}").contains("still locked"), "{report:?}");
+    });
+    let again = git.apply(operations()).unwrap();
+    landed(&again, "push b");
+    assert!(again.replayed.contains("push a"));
+}

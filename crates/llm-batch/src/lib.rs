@@ -52,6 +52,8 @@
 //! # Limits
 //! * An answer of the lane `sync` that is lost cannot be looked for: its request stays ambiguous,
 //!   or is asked once more where [`sync_retry`](Builder::sync_retry) allows paying twice.
+//! * Who asks for one answer and is told by the provider itself that it is overloaded takes that for
+//!   "not done", and asks again. Of a create nobody's word is taken for that.
 //! * A state folder is for one process at a time, and a copy of it is a second one: two processes
 //!   that go on with copies of one state may both send what was not sent or is lost. A copy that is
 //!   made while a batch is waited for does no harm: both collect it.

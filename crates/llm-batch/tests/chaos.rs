@@ -27,30 +27,15 @@ use llm_simulator::{Faults, Reply, Said, Simulator};
 const SEEDS: u64 = 2_000;
 const KILLS: u64 = 100;
 const REQUESTS: usize = 7;
-/// They wait more than they work.
-const THREADS: usize = 24;
 
 fn number(name: &str) -> Option<u64> {
     env::var(name).ok().map(|number| number.parse().unwrap())
 }
 
-/// Tries each seed, many at a time.
+/// Tries so many seeds, from the first one that is wanted on.
 fn each_seed(count: u64, check: impl Fn(u64) + Sync) {
     let first = number("CHAOS_FIRST").unwrap_or(0);
-    let next = AtomicU64::new(first);
-    thread::scope(|scope| {
-        for _ in 0..THREADS {
-            scope.spawn(|| {
-                loop {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= first + count {
-                        return;
-                    }
-                    check(seed);
-                }
-            });
-        }
-    });
+    common::each_seed(first..first + count, check);
 }
 
 /// A provider in which three calls of ten go wrong, and in which two requests fail in passing or

@@ -2,8 +2,11 @@
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part")]
 #![allow(clippy::unwrap_used, reason = "a helper of tests")]
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use llm_batch::providers::{Anthropic, OpenAi};
@@ -22,6 +25,24 @@ pub fn cases(cases: u32) -> proptest::prelude::ProptestConfig {
     } else {
         proptest::prelude::ProptestConfig { cases, ..config }
     }
+}
+
+/// Tries each seed, many at a time: they wait more than they work.
+pub fn each_seed(seeds: Range<u64>, check: impl Fn(u64) + Sync) {
+    let next = AtomicU64::new(seeds.start);
+    thread::scope(|scope| {
+        for _ in 0..24 {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= seeds.end {
+                        return;
+                    }
+                    check(seed);
+                }
+            });
+        }
+    });
 }
 
 type OnCall = dyn Fn(usize, &Seen) -> Option<Reply> + Send + Sync;

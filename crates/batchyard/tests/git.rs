@@ -496,3 +496,30 @@ fn a_gate_stands_before_the_pushes_of_any_input() {
     assert!(yard.git("remote.git", &["ls-tree", "--name-only", "task/b"]).contains("bad.txt"));
     yard.run(["git", "apply", "--repo", "repo", "--fresh", "ops.jsonl"]).code(2);
 }
+
+#[test]
+fn a_signal_ends_the_gate_and_nothing_is_pushed() {
+    let yard = Yard::with_repository();
+    let op = commit("a", "task/a", "a.txt", "x\n");
+    yard.run_with(["git", "apply", "--repo", "repo", "-"], lines(&[op])).code(0);
+    let begun = yard.path("begun");
+    let script = format!("touch '{}'; sleep 1000", begun.display());
+    let child = yard
+        .program()
+        .args(["git", "land", "--repo", "repo", "--onto", "main", "task/a", "--gate"])
+        .args(["sh", "-c", &script])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    while !begun.exists() {
+        std::thread::yield_now();
+    }
+    let pid = child.id().to_string();
+    let mut kill = std::process::Command::new("kill");
+    assert!(kill.args(["-s", "INT", &pid]).status().expect("kill runs").success());
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(130));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("was stopped"), "{output:?}");
+    assert_eq!(yard.receives(), 0);
+}

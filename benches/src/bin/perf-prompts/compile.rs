@@ -10,11 +10,13 @@ use crate::{Fallible, Figure};
 
 pub(crate) fn measure() -> Fallible<Vec<Figure>> {
     let simple = prompts::large();
-    // A function is what `upon` is needed for: it compiles the prompt as well.
     let functions = format!("{simple}{{{{ lessons | len }}}}");
+    // A list is left to `upon`, which compiles the prompt as well.
+    let lists = format!("{simple}{{{{ lessons | default: [] }}}}");
     Ok(vec![
         Figure { name: "prompts_compile_vs_upon", ratio: ratio(&simple)? },
         Figure { name: "prompts_compile_with_functions_vs_upon", ratio: ratio(&functions)? },
+        Figure { name: "prompts_compile_with_lists_vs_upon", ratio: ratio(&lists)? },
     ])
 }
 

@@ -3,8 +3,8 @@
 //!
 //! Each change comes when the ones before it are so long ago that no tick of the clock can hide another;
 //! a look that comes earlier reads those files once more. A full load compiles its first file with cold
-//! caches and 99 with warm ones. So that a reload is measured on the same terms, the same is done to
-//! another folder before.
+//! caches and 99 with warm ones. So that a reload is measured on the same terms, the file of another folder
+//! is reloaded right before.
 
 use std::fs;
 use std::hint::black_box;
@@ -26,22 +26,20 @@ const ROUNDS: usize = 15;
 const DOUBT: Duration = Duration::from_millis(150);
 
 pub(crate) fn measure() -> Fallible<Vec<Figure>> {
-    let (warm, measured) = (Folder::new()?, Folder::new()?);
+    let (warm, measured) = (Folder::new(1)?, Folder::new(FILES)?);
     let (mut reloads, mut told, mut loads) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..ROUNDS {
         let start = Instant::now();
         while start.elapsed() < DOUBT {
             std::thread::park_timeout(DOUBT);
         }
-        for folder in [&measured, &warm] {
-            for _ in 0..10 {
-                assert_eq!(folder.store.reload_if_changed()?, None);
-            }
+        warm.reload(0, round)?;
+        for _ in 0..10 {
+            assert_eq!(measured.store.reload_if_changed()?, None);
         }
-        warm.reload(round)?;
-        reloads.push(measured.reload(round)?);
-        warm.reload_told(round)?;
-        told.push(measured.reload_told(round)?);
+        reloads.push(measured.reload(round, round)?);
+        warm.reload_told(0, round)?;
+        told.push(measured.reload_told(round, round)?);
         loads.push(measured.load()?);
     }
     let quartile = |mut all: Vec<f64>| {
@@ -62,9 +60,9 @@ struct Folder {
 }
 
 impl Folder {
-    fn new() -> Fallible<Self> {
+    fn new(files: usize) -> Fallible<Self> {
         let dir = tempfile::tempdir()?;
-        for n in 0..FILES {
+        for n in 0..files {
             fs::write(file(&dir, n), format!("{}{n}", prompts::large()))?;
         }
         let store = Prompts::load_dir(dir.path())?;
@@ -72,9 +70,9 @@ impl Folder {
     }
 
     /// Returns the time of a poll that finds one changed file.
-    fn reload(&self, round: usize) -> Fallible<f64> {
+    fn reload(&self, n: usize, round: usize) -> Fallible<f64> {
         let text = format!("{}changed in round {round}", prompts::large());
-        fs::write(file(&self.dir, round), text)?;
+        fs::write(file(&self.dir, n), text)?;
         let start = thread_nanos();
         let reload = self.store.reload_if_changed()?;
         let time = thread_nanos() - start;
@@ -83,8 +81,8 @@ impl Folder {
     }
 
     /// Returns the time of a reload of one file that is said to have changed.
-    fn reload_told(&self, round: usize) -> Fallible<f64> {
-        let file = file(&self.dir, round);
+    fn reload_told(&self, n: usize, round: usize) -> Fallible<f64> {
+        let file = file(&self.dir, n);
         fs::write(&file, format!("{}changed again in round {round}", prompts::large()))?;
         let start = thread_nanos();
         let reload = self.store.reload_files(&[file])?;

@@ -45,7 +45,7 @@ fn large() -> Fallible<Vec<Figure>> {
     let bars_context = handlebars::Context::wraps(&data)?;
     assert_eq!(bars.render_with_context("large", &bars_context)?, expected);
 
-    // The same with a function, which leaves all of it to `upon`.
+    // The same with a function, and with a list, which leaves all of it to `upon`.
     let functions = format!("{text}{{{{ lessons | len }}}}");
     store.compile("functions", &functions)?;
     let mut with_len = upon::Engine::new();
@@ -54,8 +54,25 @@ fn large() -> Fallible<Vec<Figure>> {
     let said = with_functions.render_from(&with_len, &value).to_string()?;
     assert_eq!(store.render("functions", &context)?, said);
 
+    let lists = format!("{text}{{{{ [lessons] | len }}}}");
+    store.compile("lists", &lists)?;
+    let with_lists = with_len.compile(lists.as_str())?;
+    let said = with_lists.render_from(&with_len, &value).to_string()?;
+    assert_eq!(store.render("lists", &context)?, said);
+
     let mut buffer = String::new();
-    let [ours, reused, raw, minijinja, handlebars, unchanged, ours_full, raw_full] = interleaved(
+    let [
+        ours,
+        reused,
+        raw,
+        minijinja,
+        handlebars,
+        unchanged,
+        ours_functions,
+        raw_functions,
+        ours_lists,
+        raw_lists,
+    ] = interleaved(
         40,
         [
             &mut || drop(black_box(store.render("large", &context))),
@@ -66,13 +83,16 @@ fn large() -> Fallible<Vec<Figure>> {
             &mut || drop(black_box(store.compile_and_render("large", &text, &context))),
             &mut || drop(black_box(store.render("functions", &context))),
             &mut || drop(black_box(with_functions.render_from(&with_len, &value).to_string())),
+            &mut || drop(black_box(store.render("lists", &context))),
+            &mut || drop(black_box(with_lists.render_from(&with_len, &value).to_string())),
         ],
     );
     let figure = |name, ratio| Figure { name, ratio };
     Ok(vec![
         figure("prompts_render_4k_vs_upon", ours / raw),
         figure("prompts_render_4k_into_kept_memory_vs_upon", reused / raw),
-        figure("prompts_render_4k_with_functions_vs_upon", ours_full / raw_full),
+        figure("prompts_render_4k_with_functions_vs_upon", ours_functions / raw_functions),
+        figure("prompts_render_4k_with_lists_vs_upon", ours_lists / raw_lists),
         figure("prompts_render_4k_vs_minijinja", ours / minijinja),
         figure("prompts_render_4k_vs_handlebars", ours / handlebars),
         figure("prompts_compile_and_render_unchanged_vs_render", unchanged / ours),

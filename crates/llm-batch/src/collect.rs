@@ -144,7 +144,7 @@ impl Session<'_> {
             }
             let next = match &outcome {
                 Ok(_) => Next::Tell,
-                Err(error) => self.next_for(index, error, resent, *is_cancelled),
+                Err(error) => self.next_for(at, index, error, resent, *is_cancelled),
             };
             if next != Next::Tell && matches!(outcome, Err(RequestError::Errored { .. })) {
                 self.ran(index as usize);
@@ -255,7 +255,7 @@ impl Session<'_> {
         }
         for index in wanted {
             let next = if is_unpaid {
-                self.next_for(index, &missing, resent, watch.is_cancelled)
+                self.next_for(watch.at, index, &missing, resent, watch.is_cancelled)
             } else {
                 Next::Tell
             };
@@ -274,10 +274,22 @@ impl Session<'_> {
     }
 
     /// Decides about a request that came back without an answer, and unpaid.
-    fn next_for(&self, index: u32, error: &RequestError, resent: u32, is_cancelled: bool) -> Next {
+    fn next_for(
+        &self,
+        at: usize,
+        index: u32,
+        error: &RequestError,
+        resent: u32,
+        is_cancelled: bool,
+    ) -> Next {
         let is_unrun = matches!(error, RequestError::Expired | RequestError::Canceled);
         let is_missing = matches!(error, RequestError::Missing { .. });
         if !(is_unrun || is_missing || error.is_retryable()) {
+            return Next::Tell;
+        }
+        // A budget may have been lowered since.
+        let doubts = self.engine.state().doubts(at);
+        if !matches!(self.over_budget(index as usize, doubts), Ok(None)) {
             return Next::Tell;
         }
         let due = self.table.due(index as usize);

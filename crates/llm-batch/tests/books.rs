@@ -146,9 +146,8 @@ fn a_limit_holds_for_what_was_told_and_is_asked_for_again() {
     assert_eq!(go(again().max_cost(6.0), [ask("a")]).1.unwrap().accounting.succeeded, 1);
 }
 
-/// A limit that was lowered while a batch was at the provider did not hold for what came back unrun.
-#[test]
-fn a_lower_limit_holds_for_what_comes_back_and_would_be_sent_again() {
+/// A provider that lets its first batch expire, once it is told to end its batches.
+fn expiring() -> Simulator {
     let expired = |call: &Call<'_>, usual: Reply| match (call.endpoint, call.nth) {
         (Endpoint::Results, 0) => {
             let text = String::from_utf8_lossy(usual.body()).into_owned();
@@ -158,8 +157,13 @@ fn a_lower_limit_holds_for_what_comes_back_and_would_be_sent_again() {
         }
         _ => usual,
     };
-    let simulator = Simulator::builder().running(usize::MAX).after(expired).start().unwrap();
-    let place = Place::new();
+    Simulator::builder().running(usize::MAX).after(expired).start().unwrap()
+}
+
+/// A limit that was lowered while a batch was at the provider did not hold for what came back unrun.
+#[test]
+fn a_lower_limit_holds_for_what_comes_back_and_would_be_sent_again() {
+    let (simulator, place) = (expiring(), Place::new());
     let with = |dollars| open(&simulator, &place).max_cost(dollars);
     let ended = go(with(9.0).timeout(Duration::from_secs(2)), [ask("a")]).1;
     assert!(matches!(ended, Err(Error::Pending { .. })), "{ended:?}");
@@ -169,6 +173,18 @@ fn a_lower_limit_holds_for_what_comes_back_and_would_be_sent_again() {
         panic!("{ended:?}");
     };
     assert!(problem.contains("1.00 USD"), "{problem}");
+    assert_eq!(simulator.count(Endpoint::Create), 1);
+}
+
+/// Nor did a budget of its own.
+#[test]
+fn a_lower_budget_of_a_request_holds_for_what_comes_back_and_would_be_sent_again() {
+    let (simulator, place) = (expiring(), Place::new());
+    let hasty = open(&simulator, &place).timeout(Duration::from_secs(2));
+    assert!(go(hasty, [ask("a").with_budget(9.0)]).1.is_err());
+    simulator.end_batches();
+    let (outcomes, _) = go(open(&simulator, &place), [ask("a").with_budget(1.0)]);
+    assert_eq!(outcomes[0].1.as_ref().unwrap_err().kind(), "expired");
     assert_eq!(simulator.count(Endpoint::Create), 1);
 }
 

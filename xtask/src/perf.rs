@@ -32,7 +32,9 @@ impl Gate {
     fn programs(self) -> &'static [&'static str] {
         match self {
             Gate::Allocs => &["perf-allocs"],
-            Gate::Ratio => &["perf-ratio", "perf-core", "perf-llm", "perf-prompts"],
+            Gate::Ratio => {
+                &["perf-ratio", "perf-core", "perf-llm", "perf-prompts", "perf-lessons"]
+            }
         }
     }
 
@@ -103,7 +105,8 @@ pub(crate) fn perf(root: &Path, gates: &[Gate], bless: bool) -> Result<(), Failu
 /// not built a second time. For the same reason every gate is built with the peers.
 fn measure(root: &Path, gate: Gate) -> Result<Measured, Failure> {
     let mut cargo = run::cargo(root, ["build", "--release", "--quiet", "--locked"]);
-    cargo.args(["-p", "benches", "-p", "batchyard", "--features", "benches/peers"]);
+    cargo.args(["-p", "benches", "-p", "batchyard"]);
+    cargo.args(["--features", "benches/peers,benches/lessons"]);
     run::run(cargo.args(gate.programs().iter().flat_map(|program| ["--bin", program])))?;
     let folder = metadata::target(root)?.join("release");
     let mut measured = Measured::new();

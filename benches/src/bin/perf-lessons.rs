@@ -260,6 +260,7 @@ fn write(index: &LessonsIndex, sqlite: &Sqlite, lessons: usize) -> Result {
     let mut file = fs::File::create(folder.path().join("plain"))?;
     let plain = each(&changed[..1_000], |_| file.write_all(&old).is_ok());
     say("one plain write of 500 bytes", &plain.median().to_string());
+    ratio("lessons_upsert_vs_plain_write", plain.ratio(&ours));
     Ok(())
 }
 
@@ -267,6 +268,8 @@ fn refresh(path: &Path) -> Result {
     let index = LessonsIndex::open(path, options())?;
     let rounds = [(); 500];
     let same = each(&rounds, |()| index.refresh().is_ok());
+    let look = each(&rounds, |()| fs::metadata(path).is_ok());
+    let whole = each(&rounds[..3], |()| index.reload().is_ok());
     let mut file = fs::OpenOptions::new().append(true).open(path)?;
     let mut n = 0;
     let line = each(&rounds, |()| {
@@ -274,8 +277,17 @@ fn refresh(path: &Path) -> Result {
         let line = format!("{{\"id\":\"new-{n}\",\"failure_msg\":\"appended\"}}\n");
         file.write_all(line.as_bytes()).is_ok() && index.refresh().is_ok()
     });
-    say("refresh", &format!("unchanged {}, one line {line}", same.median()));
-    ratio("lessons_refresh_of_one_line_over_unchanged", over(line.median().0, same.median().0));
+    say(
+        "refresh",
+        &format!(
+            "unchanged {}, one line {line}; metadata {}, the whole file {}",
+            same.median(),
+            look.median(),
+            whole.median()
+        ),
+    );
+    ratio("lessons_refresh_unchanged_vs_metadata", look.ratio(&same));
+    ratio("lessons_refresh_of_one_line_vs_reload", whole.ratio(&line));
     Ok(())
 }
 

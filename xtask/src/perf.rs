@@ -32,9 +32,7 @@ impl Gate {
     fn programs(self) -> &'static [&'static str] {
         match self {
             Gate::Allocs => &["perf-allocs"],
-            Gate::Ratio => {
-                &["perf-ratio", "perf-core", "perf-llm", "perf-prompts", "perf-lessons"]
-            }
+            Gate::Ratio => &["perf-ratio", "perf-core", "perf-llm", "perf-prompts", "perf-lessons"],
         }
     }
 

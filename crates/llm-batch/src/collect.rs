@@ -103,7 +103,7 @@ impl Session<'_> {
             }
             Some(CallError::Refused { mut message }) => {
                 let batch_id = watch.batch_id;
-                if !self.engine.state().record(watch.at).is_of(&*self.engine.provider) {
+                if !self.engine.state().record(watch.at).is_same_account(&*self.engine.provider) {
                     message.push_str("; the batch was created with another key than that of now");
                 }
                 self.refused.get_or_insert(PendingReason::Refused { batch_id, message });

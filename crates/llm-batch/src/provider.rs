@@ -29,11 +29,11 @@ pub trait Provider: Send + Sync + fmt::Debug + 'static {
     /// Returns where it is: the base URL, or a folder. Part of a request's identity.
     fn endpoint(&self) -> &str;
 
-    /// Returns a digest of the account that calls go to, mixed with `salt`, where there is more than
-    /// one account; `None` where there is not, or that is not known. It stands in the state folder,
-    /// so the key must not be found from it.
+    /// Returns a digest of the key that goes with every call, mixed with `salt`; `None` where no key
+    /// decides what is seen. It stands in the state folder, so the key must not be found from it.
     ///
-    /// A create that another account was sent is looked for only with proof that it would be seen.
+    /// A create that was sent with another key counts as absent only with proof that this one would
+    /// see it: [`Lost::is_same_account`].
     fn account(&self, salt: &str) -> Option<String> {
         let _ = salt;
         None

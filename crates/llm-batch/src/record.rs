@@ -182,7 +182,7 @@ impl Record {
     }
 
     /// Tells whether it went to the account that the provider's calls go to now.
-    pub(crate) fn is_of(&self, provider: &dyn Provider) -> bool {
+    pub(crate) fn is_same_account(&self, provider: &dyn Provider) -> bool {
         self.intent.account == provider.account(&self.intent.nonce)
     }
 

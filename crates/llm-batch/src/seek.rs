@@ -64,7 +64,7 @@ impl Session<'_> {
                 return self.go_on(seek);
             }
             // The one that is looked for is not among them: it is lost.
-            let is_same_account = record.is_of(provider);
+            let is_same_account = record.is_same_account(provider);
             (record.intent.anchor.clone(), record.size, state.batch_ids(), is_same_account)
         };
         if self.miss_overdue(&mut seek.members, true)? {

@@ -99,10 +99,15 @@ pub enum Error {
         problem: String,
     },
     /// Another process holds the state folder.
-    #[error("`{}` is in use by another process; wait for it or use another folder", state.display())]
+    #[error(
+        "`{}` is in use by {}; wait for it or use another folder", state.display(),
+        process.map_or("another process".to_owned(), |id| format!("process {id}"))
+    )]
     StateBusy {
         /// The state folder.
         state: PathBuf,
+        /// The process that holds it, where it could say so.
+        process: Option<u32>,
     },
     /// The engine for tickets cannot be started.
     #[error("cannot start the batcher: {0}")]

@@ -1,7 +1,7 @@
 //! What is known on disk of every create: intents, what became of them, and what was delivered.
 //!
 //! ```text
-//! lock                 held by the one process that uses the folder
+//! lock                 held by the one process that uses the folder, with its number in it
 //! 000001.intent.json   written before the first byte of a create leaves
 //! 000001.status.json   written when it is known what became of it; absent = unknown
 //! 000001.answer.json   the answer, where one request was asked alone

@@ -1,9 +1,10 @@
 //! The lock of a state folder.
 
 use std::fs::{self, File, TryLockError};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::process::id;
 
 use crate::durable::{self, private};
 use crate::error::Error;
@@ -32,9 +33,16 @@ pub(super) fn take(dir: &Path) -> Result<File, Error> {
         .open(&path)
         .map_err(durable::io("open", &path))?;
     match file.try_lock() {
-        Ok(()) if is_still_at(&file, &path)? => Ok(file),
+        Ok(()) if is_still_at(&file, &path)? => {
+            // For people alone; the lock holds without it.
+            let _ = file.set_len(0).and_then(|()| (&file).write_all(id().to_string().as_bytes()));
+            Ok(file)
+        }
         // Somebody has it, or had it and has removed the folder just now.
-        Ok(()) | Err(TryLockError::WouldBlock) => Err(Error::StateBusy { state: dir.to_owned() }),
+        Ok(()) | Err(TryLockError::WouldBlock) => {
+            let process = fs::read_to_string(&path).ok().and_then(|id| id.parse().ok());
+            Err(Error::StateBusy { state: dir.to_owned(), process })
+        }
         Err(TryLockError::Error(source)) => Err(durable::io("lock", &path)(source)),
     }
 }

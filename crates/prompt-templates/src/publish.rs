@@ -41,7 +41,7 @@ impl BatchProcessor for Publisher {
         let mut draft = Set::clone(&set.load());
         let changes = batch.items().iter();
         let results: Vec<_> = changes.map(|change| draft.apply(change, terms)).collect();
-        if results.iter().any(Result::is_ok) {
+        if results.iter().flatten().any(|applied| !applied.wants_all) {
             set.store(Arc::new(draft));
             count(&events.evictions, results.iter().flatten().map(|applied| applied.evicted).sum());
             count(&events.publications, 1);

@@ -152,8 +152,10 @@ fn what_calls_did_to_the_templates_of_the_folder_ends_with_the_next_change() {
         let prompts = Prompts::load_dir(dir.path()).unwrap();
         for text in ["changed", "changed again"] {
             call(&prompts);
+            let before = prompts.stats().publications;
             write(dir.path(), "b.prompt.md", text);
             assert_eq!(prompts.reload_if_changed().unwrap().map(|reload| reload.loaded), Some(2));
+            assert_eq!(prompts.stats().publications, before + 1);
             assert_eq!((render(&prompts, "a"), render(&prompts, "b")), ("a".into(), text.into()));
         }
     }

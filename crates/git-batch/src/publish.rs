@@ -16,6 +16,7 @@ use gix::ObjectId;
 
 pub use self::error::PublishError;
 pub use self::fetch::fetch;
+pub(crate) use self::fetch::forget;
 pub use self::push::{PushOptions, push, push_with};
 pub use self::remote::{RemoteState, remote_refs};
 pub use crate::porcelain::{Class, PushStatus};

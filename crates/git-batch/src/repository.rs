@@ -121,7 +121,7 @@ impl Repository {
                 let judged = session.run(operations, order, outcomes, &mut passage);
                 let receipt =
                     matches!(judged, Judged::Passes).then(|| std::mem::take(&mut passage.spent));
-                Ran { judged, receipt, ..Ran::default() }
+                Ran { receipt, judged, ..Ran::default() }
             };
             let end = match ran.judged {
                 Judged::Passes => {

@@ -146,3 +146,24 @@ fn a_local_branch_follows_what_an_earlier_process_has_landed() {
     assert_eq!(land().get("a"), Some(&no_change(merged)));
     assert_eq!(fixture.id("main"), merged);
 }
+
+/// What was fetched long ago keeps nothing from being collected.
+#[test]
+fn refs_of_old_fetches_are_removed() {
+    let fixture = Fixture::new();
+    fixture.at_remote(["branch", "theirs", "main"]);
+    fixture.move_remote("theirs", "theirs.txt", "x\n");
+    let operation =
+        |id: &str| Operation::commit(id, Commit::new(id, "m").with_base("theirs").write(id, "x"));
+    let first = fixture.open().apply(vec![operation("a")]).unwrap();
+    let fetched = fixture.git(["for-each-ref", "--format=%(refname)", "refs/batchyard/fetched"]);
+    assert_eq!(fetched.lines().count(), 1);
+    let path = fixture.work().join(".git").join(fetched.trim());
+    let long_ago = std::time::SystemTime::now() - std::time::Duration::from_hours(8 * 24);
+    fs::File::options().write(true).open(&path).unwrap().set_modified(long_ago).unwrap();
+    fixture.open().apply(vec![operation("b")]).unwrap();
+    assert_eq!(fixture.git(["for-each-ref", "refs/batchyard/fetched"]), "");
+    // The branch that was made of it has it.
+    fixture.git(["merge-base", "--is-ancestor", "a~1", &landed(&first, "a").to_string()]);
+    fixture.assert_sound();
+}

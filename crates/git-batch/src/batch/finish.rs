@@ -35,15 +35,19 @@ impl Batch<'_, '_> {
             self.keeps.push(keep);
             self.open_record(&mut pending, outcomes, job)
         });
-        if let Err(error) = prepared {
-            for p in pending {
-                outcomes[p.operation] = Some(Outcome::Failed(error.clone()));
+        match prepared {
+            Ok(()) => {
+                self.carry_out(pending, outcomes, job.onto);
+                self.close(job.recorded, outcomes);
+                self.keeps.clear();
             }
-            return;
+            Err(error) => {
+                for p in pending {
+                    outcomes[p.operation] = Some(Outcome::Failed(error.clone()));
+                }
+            }
         }
-        self.carry_out(pending, outcomes, job.onto);
-        self.close(job.recorded, outcomes);
-        self.keeps.clear();
+        // What was only foreseen does not come without what it needs.
         for p in held {
             let is_missing =
                 |need: &&usize| outcomes[**need].as_ref().is_some_and(|end| !end.is_success());

@@ -12,6 +12,7 @@ use crate::gate;
 use crate::lock::WriterLock;
 use crate::passage::{Judged, Passage};
 use crate::program::Git;
+use crate::publish;
 use crate::record::{Key, Record, Records, References, Wire};
 use crate::store::{Signer, Store, held, sweep_indexes, sweep_quarantine};
 use crate::{ApplyError, Extent, Operation, OperationKind, Outcome, Receipt, Settings, guard};
@@ -92,6 +93,7 @@ impl<'a> Session<'a> {
         // Only now: it kept the packs of those batches.
         session.store.sweep_packs();
         session.records.prune();
+        publish::forget(&session.git, session.store.common_dir());
         Ok(session)
     }
 

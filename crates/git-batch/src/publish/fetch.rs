@@ -1,6 +1,8 @@
 //! Fetches into refs of our own.
 
 use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
 
 use bstr::{BString, ByteSlice};
 use gix::ObjectId;
@@ -9,10 +11,15 @@ use super::remote::{check_remote, is_full_name};
 use super::{PublishError, scrub};
 use crate::program::Git;
 
+/// Where fetched refs are kept.
+const FETCHED: &str = "refs/batchyard/fetched";
+/// And for how long, at least.
+const MAX_AGE: Duration = Duration::from_hours(7 * 24);
+
 /// Fetches `refs` (full names) of `remote` and returns what they are there, in the order given.
 ///
 /// They land in `refs/batchyard/fetched/`, under names that are made from those of the remote and
-/// the ref, and replace what an earlier fetch left there. Writes neither `FETCH_HEAD` nor
+/// the ref, replace what an earlier fetch left there, and are removed by a batch a week later. Writes neither `FETCH_HEAD` nor
 /// `refs/remotes` nor tags, and no reflog. Two processes, one round trip; blocks up to the time
 /// limit of `git`.
 ///
@@ -75,6 +82,23 @@ pub fn fetch(
         .collect()
 }
 
+/// Removes what was fetched more than a week ago: what came of it is on branches by now, and all else
+/// would be kept from `git gc` for ever. One process if there is any; refs that are no files stay.
+pub(crate) fn forget(git: &Git, common_dir: &Path) {
+    let mut old = Vec::new();
+    for entry in std::fs::read_dir(common_dir.join(FETCHED)).into_iter().flatten().flatten() {
+        let written = entry.metadata().and_then(|data| data.modified());
+        let is_old = written.is_ok_and(|at| at.elapsed().is_ok_and(|age| age > MAX_AGE));
+        if let Some(name) = entry.file_name().to_str().filter(|_| is_old) {
+            old.extend_from_slice(format!("delete {FETCHED}/{name}\n").as_bytes());
+        }
+    }
+    if !old.is_empty() {
+        // What cannot be removed now is tried again.
+        let _ = git.run(["update-ref", "--no-deref", "--stdin"], Some(&old));
+    }
+}
+
 /// Returns the ref in which `name` of `remote` is kept here.
 ///
 /// A digest, because the names of one remote at two times can clash as folder and file, and two
@@ -83,7 +107,7 @@ fn private_name(remote: &str, name: &BString) -> String {
     let key = [remote.as_bytes(), b"\0", name].concat();
     let digest = gix::objs::compute_hash(gix::hash::Kind::Sha1, gix::objs::Kind::Blob, &key)
         .expect("short names are no attack on SHA-1");
-    format!("refs/batchyard/fetched/{digest}")
+    format!("{FETCHED}/{digest}")
 }
 
 fn missing_ref(remote: &str, stderr: &[u8]) -> Option<PublishError> {

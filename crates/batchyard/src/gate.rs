@@ -36,8 +36,8 @@ impl GateOptions {
 
 /// Returns the gate of a command line, which a signal ends; `None` if there is none.
 pub(crate) fn of<A: Clone + Into<OsString>>(session: &Session, argv: &[A]) -> Option<Gate> {
-    let (program, args) = argv.split_first()?;
-    let gate = Gate::new(program.clone()).with_args(args.to_vec());
+    let (program, rest) = argv.split_first()?;
+    let gate = Gate::new(program.clone()).with_args(rest.to_vec());
     let gate = gate.stopped_by(session.interrupt.flag());
     Some(SECRETS.into_iter().fold(gate, Gate::without_variable))
 }

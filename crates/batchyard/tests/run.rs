@@ -194,6 +194,22 @@ fn what_a_user_commits_to_the_branch_of_a_task_stays_and_goes_along() {
     assert_eq!(tree.replace('\n', " "), "README.md a.txt by-hand.txt");
 }
 
+/// Another clone has pushed it, and the base does not have it.
+#[test]
+fn a_branch_of_a_task_that_only_the_remote_has_is_gone_on_from() {
+    let yard = planned("[land]\npush = \"branches\"", &[("one", "a.txt")]);
+    yard.git("repo", &["checkout", "--quiet", "-b", "batchyard/one"]);
+    yard.write("repo/theirs.txt", "theirs\n");
+    yard.git("repo", &["add", "--all"]);
+    yard.git("repo", &["commit", "--quiet", "-m", "Theirs"]);
+    yard.git("repo", &["push", "--quiet", "origin", "batchyard/one"]);
+    yard.git("repo", &["checkout", "--quiet", "main"]);
+    yard.git("repo", &["branch", "--quiet", "-D", "batchyard/one"]);
+    run(&yard, &Server::start(Creates::Work)).code(0);
+    let tree = yard.git("remote.git", &["ls-tree", "--name-only", "batchyard/one"]);
+    assert_eq!(tree.replace('\n', " "), "README.md a.txt theirs.txt");
+}
+
 /// Changes the plan, and takes the server out of it.
 fn another_plan(yard: &Yard, changes: &[(&str, &str)]) {
     let mut plan = yard.read("plan/plan.toml");

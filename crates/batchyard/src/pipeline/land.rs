@@ -62,8 +62,8 @@ pub(crate) fn land(
     let remote = place.repository.remote_branches().map_err(unreachable)?;
     let start = place.repository.fetch(&remote, place.onto).map_err(unreachable)?;
     let bases = session.interrupt.shielded(|| begin(board, place, &remote, start))?;
-    let base = |branch: &str| bases.get(branch).copied().unwrap_or(Some(start));
-    let operations = ops::make(board, place.onto, |branch| base(branch).map(|id| id.to_string()));
+    let base = |branch: &str| bases.get(branch).copied().flatten().map(|id| id.to_string());
+    let operations = ops::make(board, place.onto, base);
     if let Some(argv) = &board.plan.gate {
         session.output.note(format!("gate: {}", argv.join(" ")));
     }
@@ -96,8 +96,8 @@ pub(crate) fn land(
     })
 }
 
-/// Sets branches of tasks to where they begin, and says where that is if it is not `start`: nothing
-/// where a branch goes on.
+/// Sets branches of tasks to where they begin, and says where a new one does; nothing where a branch is
+/// there.
 ///
 /// What an earlier run has left and nobody has published is no part of this one; it stays in the
 /// branch's reflog. What somebody has committed there since is gone on from.
@@ -111,25 +111,29 @@ fn begin(
     let known = repository.branches("batchyard").map_err(unreachable)?;
     let mut bases = BTreeMap::new();
     for (_, task, standing) in board.iter() {
-        let branch = task.branch();
-        let (Standing::Answered { .. }, Some(local)) = (standing, known.get(&branch)) else {
+        if !matches!(standing, Standing::Answered { .. }) {
             continue;
-        };
+        }
+        let branch = task.branch();
         // The remote's branch is gone on from, unless the base has all of it.
-        let published = match remote.tips.contains_key(&branch) {
-            true => Some(repository.fetch(remote, &branch).map_err(unreachable)?),
-            false => None,
+        let published = if remote.tips.contains_key(&branch) {
+            Some(repository.fetch(remote, &branch).map_err(unreachable)?)
+        } else {
+            None
         };
         let published = published.filter(|there| !repository.is_ancestor(*there, start));
         let from = published.unwrap_or(start);
-        if local.tip != from && (local.is_checked_out || !local.is_of_a_run) {
-            bases.insert(branch, None);
-            continue;
-        }
-        if local.tip != from {
-            repository.set_branch(&branch, local.tip, from).map_err(unreachable)?;
-        }
-        bases.insert(branch, published.is_none().then_some(start));
+        let base = match known.get(&branch) {
+            None => Some(from),
+            Some(local) if local.tip == from => None,
+            // Somebody is at work there.
+            Some(local) if local.is_checked_out || !local.is_of_a_run => None,
+            Some(local) => {
+                repository.set_branch(&branch, local.tip, from).map_err(unreachable)?;
+                None
+            }
+        };
+        bases.insert(branch, base);
     }
     Ok(bases)
 }

@@ -359,7 +359,8 @@ fn what_a_killed_landing_left_is_removed_and_that_of_others_is_not() {
             .unwrap();
         let begun = |entry: fs::DirEntry| {
             let name = entry.file_name().into_string().unwrap();
-            name.contains(&format!("-{}-", child.id())) && entry.path().join("begun").exists()
+            let said = fs::read_to_string(entry.path().join("begun")).unwrap_or_default();
+            name.contains(&format!("-{}-", child.id())) && said.ends_with('\n')
         };
         while !fs::read_dir(&scratch).unwrap().flatten().any(begun) {
             std::thread::yield_now();

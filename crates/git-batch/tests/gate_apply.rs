@@ -345,3 +345,19 @@ fn what_was_done_before_the_lock_was_lost_is_reported() {
     landed(&again, "push b");
     assert!(again.replayed.contains("push a"));
 }
+
+/// More than are looked at together.
+#[test]
+fn many_branches_are_looked_at_each_once() {
+    let fixture = Fixture::new();
+    let task = |n: usize| {
+        let branch = format!("b{n}");
+        let push = Operation::push(format!("push {branch}"), &branch);
+        [commit(&branch, &branch, "good\n"), push]
+    };
+    let report = apply(&fixture, (0..60).flat_map(task).collect());
+    for (id, _) in &report.outcomes {
+        landed(&report, id);
+    }
+    assert_eq!((report.pushes(), runs(&fixture)), (1, 60));
+}

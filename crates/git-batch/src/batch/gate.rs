@@ -49,7 +49,13 @@ impl Batch<'_, '_> {
             }
             match self.judge_branch(&name, steps, passage) {
                 Ok(Verdict::Passes) => {}
-                Ok(Verdict::Ask(tree)) => drop(trees.insert(tree)),
+                // The others have their turn when these are judged.
+                Ok(Verdict::Ask(_)) if trees.len() == MAX_QUESTIONS => {}
+                Ok(Verdict::Ask(tree)) => match self.note_asked(&name, tree, passage) {
+                    Ok(()) => drop(trees.insert(tree)),
+                    Err(end) if onto.is_some() => return Judged::Stop(end),
+                    Err(end) => left_out.push((push, end)),
+                },
                 Ok(Verdict::Culprit(step, why)) => {
                     let operation = self.branches[&name].steps[step].operation;
                     let error = OpError::new(OpErrorKind::Gate, why);
@@ -76,9 +82,10 @@ impl Batch<'_, '_> {
         let Some(verdicts) = passage.verdicts.as_ref().filter(|_| !trees.is_empty()) else {
             return Judged::Passes;
         };
-        let questions = trees.into_iter().take(MAX_QUESTIONS);
-        let prepared: Result<Vec<_>, OpError> =
-            questions.map(|tree| Ok((tree, self.prepare(tree, verdicts.gate())?))).collect();
+        let prepared: Result<Vec<_>, OpError> = trees
+            .into_iter()
+            .map(|tree| Ok((tree, self.prepare(tree, verdicts.gate())?)))
+            .collect();
         prepared.map_or_else(|error| Judged::Stop(error.into()), Judged::Ask)
     }
 
@@ -103,13 +110,23 @@ impl Batch<'_, '_> {
             (None, None) => return Ok(Verdict::Passes),
         };
         let Some(verdicts) = &mut passage.verdicts else { return Ok(Verdict::Passes) };
-        let verdict = verdicts.judge(base, &trees);
-        if let Verdict::Ask(tree) = verdict
-            && trees.last().unwrap_or(&base) == &tree
-        {
-            passage.note_asked(name)?;
-        }
-        Ok(verdict)
+        Ok(verdicts.judge(base, &trees))
+    }
+
+    /// Counts how often all of a branch is looked at.
+    fn note_asked(
+        &self,
+        name: &FullName,
+        tree: ObjectId,
+        passage: &mut Passage<'_>,
+    ) -> Result<(), Outcome> {
+        let branch = &self.branches[name];
+        let is_all = match (branch.steps.last(), branch.tip) {
+            (Some(last), _) => last.new_tree == tree,
+            (None, Some(tip)) => self.session.store.tree_of(tip)? == tree,
+            (None, None) => false,
+        };
+        if is_all { passage.note_asked(name) } else { Ok(()) }
     }
 
     fn prepare(&mut self, tree: ObjectId, gate: &Gate) -> Result<Scratch, OpError> {

@@ -49,6 +49,13 @@ struct Boosts {
     votes: f64,
 }
 
+impl Boosts {
+    /// Returns what the text is multiplied by.
+    fn factor(self) -> f64 {
+        1.0 + self.frequency + self.recency + self.votes
+    }
+}
+
 struct Word {
     hash: u64,
     text: String,
@@ -186,7 +193,7 @@ impl<'s> Ranking<'s> {
     fn score(&self, lesson: LessonRef<'s>, words: u64, len: u8) -> Ranked<'s> {
         let text = self.sum(words) * self.norms[usize::from(len)];
         let boosts = self.boosts(&lesson);
-        let score = text * (1.0 + boosts.frequency + boosts.recency + boosts.votes);
+        let score = text * boosts.factor();
         Ranked { lesson, score, text, boosts, words }
     }
 
@@ -279,12 +286,20 @@ impl<'s> Search<'_, 's> {
                 for doc in docs.take_while(|doc| *doc < self.segment.len()) {
                     let sum = f64::from(sums.sum(word, doc % 64)) * unit;
                     let norm = norms[usize::from(self.terms.lens()[doc as usize])];
-                    if sum > 0.0 && sum * norm * boost >= best.floor {
+                    // Its own boost is most often far less than the highest there may be.
+                    if sum > 0.0
+                        && sum * norm * boost >= best.floor
+                        && sum * norm * self.boost(doc) >= best.floor
+                    {
                         best.offer(self.score(doc));
                     }
                 }
             }
         }
+    }
+
+    fn boost(&self, doc: u32) -> f64 {
+        self.ranking.boosts(&LessonRef::doc(self.segment, doc)).factor()
     }
 
     fn score(&self, doc: u32) -> Ranked<'s> {

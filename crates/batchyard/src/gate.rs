@@ -1,7 +1,6 @@
 //! The command that must succeed on a merged tree before it is pushed.
 
 use std::ffi::OsString;
-
 use std::time::Duration;
 
 use git_batch::Gate;

@@ -264,8 +264,7 @@ impl<'s> Search<'_, 's> {
         let weights: Vec<f64> = self.rows.iter().map(|(_, weight, _)| *weight).collect();
         let (unit, weights) = whole_weights(&weights);
         let norms = &self.ranking.norms;
-        let shortest = self.terms.lens().iter().min().copied().unwrap_or_default();
-        let longest_norm = norms[usize::from(shortest)];
+        let longest_norm = norms[usize::from(self.terms.shortest_len())];
         let votes = if self.segment.votes.is_empty() { 0.0 } else { VOTES };
         let width = self.rows[0].2.len();
         for first in (0..width).step_by(Planes::WORDS) {

@@ -66,6 +66,7 @@ pub(crate) struct Terms {
     width: usize,
     /// How many distinct words each lesson has.
     lens: Box<[u8]>,
+    shortest_len: u8,
     total_len: u64,
 }
 
@@ -94,6 +95,11 @@ impl Terms {
     /// Returns how many distinct words each lesson has, up to [`MAX_LEN`].
     pub(crate) fn lens(&self) -> &[u8] {
         &self.lens
+    }
+
+    /// Returns the smallest of those.
+    pub(crate) fn shortest_len(&self) -> u8 {
+        self.shortest_len
     }
 
     /// Returns the sum of those.
@@ -202,6 +208,7 @@ impl Stream {
             gaps: gaps.into(),
             bits: bits.into(),
             width,
+            shortest_len: lens.iter().min().copied().unwrap_or_default(),
             total_len: lens.iter().map(|len| u64::from(*len)).sum(),
             lens: lens.into(),
         }

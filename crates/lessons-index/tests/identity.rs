@@ -8,12 +8,17 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Output};
+use std::sync::Mutex;
 
 use common::{lesson, options, scratch};
 use lessons_index::{CompactError, Compaction, LessonsIndex};
 
 /// Is set for the processes that the tests start.
 const FOLDER: &str = "LESSONS_TEST_FOLDER";
+
+/// A program that was just copied cannot be started while a process that another test starts has
+/// not let go of the copy yet.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 fn child(test: &str, folder: &std::path::Path) -> Command {
     // Who runs as somebody else may not be let into the build folder.
@@ -47,6 +52,7 @@ fn process_that_goes_elsewhere() {
 /// A relative path was looked up anew by each call.
 #[test]
 fn a_process_that_goes_to_another_folder_keeps_its_file() {
+    let _turn = ONE_AT_A_TIME.lock();
     let file = scratch("{\"id\":\"a\"}\n");
     assert_passed(&child("process_that_goes_elsewhere", file.dir.path()).output().unwrap());
     assert_eq!(file.open().snapshot().len(), 2);
@@ -69,6 +75,7 @@ fn process_of_a_stranger() {
 #[test]
 fn a_compaction_that_would_shut_the_group_out_is_refused() {
     const STRANGER: u32 = 65_534;
+    let _turn = ONE_AT_A_TIME.lock();
     let text = "{\"id\":\"a\"}\n{\"id\":\"a\"}\n";
     let file = scratch(text);
     let owner = fs::metadata(&file.path).unwrap();

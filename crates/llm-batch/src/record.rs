@@ -1,7 +1,7 @@
 //! What is written down of one create.
 
 use serde::ser::SerializeSeq;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::answer::RequestError;
 use crate::digest::to_hex;
@@ -27,7 +27,7 @@ pub(crate) struct Intent {
     pub(crate) lane: Lane,
     /// The numbers of the records whose requests are sent again here. Where there are several, none
     /// of them may have been paid for.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "one_or_more", skip_serializing_if = "Vec::is_empty")]
     pub(crate) replaces: Vec<u64>,
     /// How often these requests were sent before and came back without an answer.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -64,6 +64,20 @@ impl Intent {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature is serde's")]
 fn is_zero(number: &u32) -> bool {
     *number == 0
+}
+
+/// Reads a list of numbers, or the one number that stood there in its place at first.
+fn one_or_more<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u64>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Numbers {
+        One(u64),
+        More(Vec<u64>),
+    }
+    Numbers::deserialize(deserializer).map(|numbers| match numbers {
+        Numbers::One(number) => vec![number],
+        Numbers::More(numbers) => numbers,
+    })
 }
 
 /// The requests of a create, as they are written and read.

@@ -349,4 +349,35 @@ mod tests {
         assert_eq!(doubts(&[7, 4], false, submitted()), 0, "8 replaces several");
         assert_eq!(doubts(&[9], false, submitted()), 0, "9 leads into a circle");
     }
+
+    /// What a folder of before says is no damage: in a new folder all of it would be paid again.
+    #[test]
+    fn an_intent_that_names_what_it_replaces_by_one_number_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = [
+            (
+                "000001.intent.json",
+                r#"{"format":"llm-batch intent","version":1,"nonce":"5f3a9c0d7e21b846","provider":"anthropic","endpoint":"https://api.anthropic.com","kind":"prompt","model":"model-a","lane":"batch","requests":[["a","00"]]}"#,
+            ),
+            (
+                "000001.status.json",
+                r#"{"format":"llm-batch status","version":1,"status":"void","reason":"lost","may_be_paid":true,"attempts":1}"#,
+            ),
+            (
+                "000002.intent.json",
+                r#"{"format":"llm-batch intent","version":1,"nonce":"6a3a9c0d7e21b847","provider":"anthropic","endpoint":"https://api.anthropic.com","kind":"prompt","model":"model-a","lane":"batch","replaces":1,"resent":1,"requests":[["a","00"]]}"#,
+            ),
+            (
+                "000003.intent.json",
+                r#"{"format":"llm-batch intent","version":1,"nonce":"7b3a9c0d7e21b848","provider":"anthropic","endpoint":"https://api.anthropic.com","kind":"prompt","model":"model-a","lane":"batch","replaces":[2],"requests":[["a","00"]]}"#,
+            ),
+        ];
+        for (name, text) in files {
+            fs::write(dir.path().join(name), text).unwrap();
+        }
+        let state = State::open(dir.path()).unwrap();
+        let replaced = |at| state.replaced_by(at).collect::<Vec<_>>();
+        assert_eq!([replaced(0), replaced(1), replaced(2)], [vec![], vec![0], vec![1]]);
+        assert_eq!([0, 1, 2].map(|at| state.doubts(at)), [1; 3]);
+    }
 }

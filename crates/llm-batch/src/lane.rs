@@ -103,7 +103,8 @@ pub enum OnAmbiguous {
     /// Ends the requests as errored at once. Nothing is sent again.
     Fail,
     /// Sends what is absent from the first list once more at once, and counts its requests as
-    /// possibly paid twice.
+    /// possibly paid twice. Where the answer to that create is lost, too, it is as with
+    /// [`Hold`](OnAmbiguous::Hold): nothing may be paid three times.
     Resubmit,
 }
 

@@ -74,14 +74,15 @@ impl Session<'_> {
         let lost = Lost { anchor, nonce: &seek.nonce, requests, known, is_same_account };
         let policy = self.engine.settings.on_ambiguous;
         match provider.find(&lost, self.call) {
-            // Another pass found it meanwhile, and has counted it.
-            Ok(Found::Batch(_)) if self.is_submitted(seek.at) => self.go_on(seek),
-            Ok(Found::Batch(created)) => self.submitted(seek.at, seek.nonce, seek.members, created),
+            Ok(Found::Batch(created)) if !self.is_submitted(seek.at) => {
+                self.submitted(seek.at, seek.nonce, seek.members, created)
+            }
+            // Another pass found out meanwhile what became of it, and has counted it.
+            Ok(Found::Batch(_)) => self.go_on(seek),
+            _ if !self.is_lost(seek.at) => self.go_on(seek),
             Ok(Found::Absent) => match policy {
                 OnAmbiguous::Fail => self.give_up(&seek, "the provider's list does not have it"),
-                OnAmbiguous::Resubmit if self.afford(seek.at, seek.wanted())? => {
-                    self.resubmit(seek, true)
-                }
+                OnAmbiguous::Resubmit if self.may_pay_again(&seek)? => self.resubmit(seek, true),
                 OnAmbiguous::Hold | OnAmbiguous::Resubmit => {
                     let lag = self.engine.settings.list_lag;
                     let first = *seek.absent.get_or_insert_with(Instant::now);
@@ -131,6 +132,17 @@ impl Session<'_> {
 
     fn is_submitted(&self, at: usize) -> bool {
         matches!(self.engine.state().record(at).fate, Some(Fate::Submitted { .. }))
+    }
+
+    fn is_lost(&self, at: usize) -> bool {
+        self.engine.state().record(at).is_lost()
+    }
+
+    /// Tells whether what is absent once may be sent once more at once. Where that was done before
+    /// and the answer was lost again, it is not: each round of that could be one more batch to pay.
+    fn may_pay_again(&mut self, seek: &Seek) -> Result<bool, Error> {
+        let doubts = self.engine.state().doubts(seek.at);
+        Ok(doubts == 0 && self.afford(seek.at, seek.wanted())?)
     }
 
     /// Goes on where another pass found out what became of the create.

@@ -216,6 +216,28 @@ fn a_lost_create_can_be_sent_again_at_once_and_counts_as_possibly_paid_twice() {
     assert_eq!((sim.simulator.paid().len(), counts.possibly_paid_twice), (4, 2));
 }
 
+/// Each round of a create that was lost and a list that did not show it was one more batch to pay.
+#[test]
+fn a_create_that_was_sent_again_at_once_and_lost_is_not_sent_at_once_again() {
+    let sim = Sim::start(Faults {
+        create: Some(Box::new(|_, _| Some(Reply::Drop))),
+        list_lag: usize::MAX,
+        ..Faults::default()
+    });
+    let place = Place::new();
+    for _ in 0..2 {
+        let llm = builder(sim.url(), &place.state())
+            .on_ambiguous(OnAmbiguous::Resubmit)
+            .list_lag(LONG)
+            .timeout(Duration::from_secs(2))
+            .build()
+            .unwrap();
+        let ended = run(&llm, ["a", "b"].map(ask)).1;
+        assert!(matches!(ended, Err(Error::Ambiguous { requests: 2, .. })), "{ended:?}");
+        assert_eq!((sim.creates(), sim.simulator.paid().len()), (2, 4));
+    }
+}
+
 #[test]
 fn a_busy_provider_is_waited_for_and_the_wait_it_asks_for_is_kept() {
     for headers in [&[("retry-after", "0.05")][..], &[("retry-after-ms", "50")], &[]] {

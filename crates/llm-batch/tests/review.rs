@@ -90,6 +90,50 @@ fn two_passes_that_look_for_one_create_pay_for_it_once() {
     assert_eq!((simulator.count(Endpoint::Create), simulator.paid().len()), (1, 2));
 }
 
+/// The second pass had read the list before the first one gave the create up and deleted its file:
+/// it took the file for deleted by somebody else.
+#[test]
+fn a_pass_that_looks_for_what_another_one_gives_up_goes_on_with_it() {
+    let place = Place::new();
+    let is_armed = Arc::new(AtomicBool::new(false));
+    let (entered, inside) = mpsc::channel();
+    let (gate, go) = mpsc::channel();
+    let (armed, go) = (Arc::clone(&is_armed), Mutex::new(go));
+    let simulator = Simulator::builder()
+        .before(move |call| {
+            if call.endpoint == Endpoint::Create && call.nth == 0 {
+                return Some(Reply::Drop);
+            }
+            if call.endpoint == Endpoint::Files && armed.swap(false, Ordering::SeqCst) {
+                entered.send(()).unwrap();
+                go.lock().unwrap().recv().unwrap();
+            }
+            None
+        })
+        .after(move |call, usual| {
+            if call.endpoint == Endpoint::Files && call.seen.method == "DELETE" {
+                let _ = gate.send(());
+            }
+            usual
+        })
+        .start()
+        .unwrap();
+    let settings = || open_ai(&simulator, &place).linger(Duration::ZERO);
+    let hasty = settings().list_lag(Duration::from_mins(1)).timeout(Duration::from_secs(2));
+    assert!(matches!(
+        run(&hasty.build().unwrap(), ["a", "b"].map(ask)).1,
+        Err(Error::Ambiguous { .. })
+    ));
+    let llm = settings().build().unwrap();
+    is_armed.store(true, Ordering::SeqCst);
+    let second = llm.submit(ask("b")).unwrap();
+    inside.recv().unwrap();
+    let first = llm.submit(ask("a")).unwrap();
+    assert_eq!(first.wait().unwrap().text.unwrap(), "answer to question a");
+    assert_eq!(second.wait().unwrap().text.unwrap(), "answer to question b");
+    assert_eq!((simulator.count(Endpoint::Create), simulator.paid().len()), (3, 2));
+}
+
 /// A proxy says 503 also after the provider got the request.
 #[test]
 fn an_ask_that_a_proxy_answers_with_503_is_of_unknown_fate() {

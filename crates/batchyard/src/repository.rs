@@ -138,7 +138,9 @@ impl Repository {
     ) -> Result<(), String> {
         let (name, from, to) = (format!("refs/heads/{name}"), from.to_string(), to.to_string());
         let why = "batchyard: begun anew";
-        self.git.run(["update-ref", "--no-deref", "-m", why, &name, &to, &from]).map(drop)
+        // Also where none is kept by default, as in a bare repository.
+        let command = ["update-ref", "--no-deref", "--create-reflog", "-m", why, &name, &to, &from];
+        self.git.run(command).map(drop)
     }
 }
 

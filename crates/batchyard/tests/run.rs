@@ -284,6 +284,68 @@ fn a_task_that_deletes_lands_on_a_base_that_moves_meanwhile() {
     }
 }
 
+/// The remote has it all, and nobody has heard of it: the program was killed, or the remote went away.
+#[test]
+fn a_landing_that_was_cut_off_after_its_push_is_not_made_twice() {
+    for is_killed in [true, false] {
+        let yard = planned("", &[("one", "-README.md"), ("two", "b.txt")]);
+        // It runs before the remote says that it has the branch.
+        let hook = "remote.git/hooks/reference-transaction";
+        let end = if is_killed {
+            "until test -s ../pid; do sleep 0.01; done; kill -9 $(cat ../pid)"
+        } else {
+            "mv HEAD HEAD.away; kill -9 $PPID"
+        };
+        let when = "test $1 = committed && grep -q refs/heads/main || exit 0";
+        yard.write(hook, format!("#!/bin/sh\n{when}\nrm -f $0\n{end}\n"));
+        common::make_executable(&yard.path(hook));
+        let server = Server::start(Creates::Work);
+        let mut program = command(&yard, &server);
+        let mut child = program.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("begun");
+        yard.write("pid.new", child.id().to_string());
+        std::fs::rename(yard.path("pid.new"), yard.path("pid")).expect("it is there");
+        let status = child.wait().expect("it ends");
+        assert_eq!(status.code(), (!is_killed).then_some(3));
+        if !is_killed {
+            std::fs::rename(yard.path("remote.git/HEAD.away"), yard.path("remote.git/HEAD"))
+                .expect("it is there");
+        }
+        let landed = yard.git("remote.git", &["rev-parse", "main"]);
+        let ran = run(&yard, &server).code(0);
+        assert_eq!(ran.summary()["succeeded"], 2);
+        assert_eq!(server.creates().len(), 1);
+        assert_eq!(yard.git("remote.git", &["rev-parse", "main"]), landed);
+        assert_eq!(yard.git("remote.git", &["ls-tree", "--name-only", "main"]), "b.txt");
+        let commits = ["rev-list", "--count", "--no-merges", "main"];
+        assert_eq!(yard.git("remote.git", &commits), "3");
+    }
+}
+
+/// The user has taken back what has landed: the same plan does it once more.
+#[test]
+fn a_new_run_is_another_landing() {
+    let yard = planned("", &[("one", "-README.md")]);
+    let server = Server::start(Creates::Work);
+    run(&yard, &server).code(0);
+    yard.git("repo", &["pull", "--quiet", "origin", "main"]);
+    yard.git("repo", &["revert", "--no-edit", "-m", "1", "HEAD"]);
+    yard.git("repo", &["push", "--quiet", "origin", "main"]);
+    assert_eq!(yard.git("remote.git", &["ls-tree", "--name-only", "main"]), "README.md");
+    run(&yard, &server).code(0);
+    assert_eq!(yard.git("remote.git", &["ls-tree", "--name-only", "main"]), "");
+}
+
+/// An answer that changes nothing is no fault.
+#[test]
+fn an_answer_that_is_there_already_lands() {
+    let yard = planned("", &[("one", "README.md"), ("two", "b.txt")]);
+    yard.write("repo/README.md", "made");
+    yard.git("repo", &["commit", "--quiet", "--all", "-m", "Made"]);
+    yard.git("repo", &["push", "--quiet", "origin", "main"]);
+    let ran = run(&yard, &Server::start(Creates::Work)).code(0);
+    assert_eq!(ran.summary()["succeeded"], 2);
+}
+
 /// What the gate did not let pass is not in the way of better answers.
 #[test]
 fn what_a_gate_refused_is_no_part_of_the_next_run() {
@@ -298,9 +360,15 @@ fn what_a_gate_refused_is_no_part_of_the_next_run() {
     assert!(lessons.contains("gate:one") && !lessons.contains(": told"), "{lessons}");
 
     another_plan(&yard, &[("path = \"bad.txt\"", "path = \"good.txt\"")]);
+    yard.git("repo", &["config", "core.logAllRefUpdates", "false"]);
+    std::fs::remove_dir_all(yard.path("repo/.git/logs")).expect("it is there");
+    let bad = yard.git("repo", &["rev-parse", "batchyard/one"]);
     run(&yard, &Server::start(Creates::Work)).code(0);
     let tree = yard.git("remote.git", &["ls-tree", "--name-only", "main"]);
     assert_eq!(tree.replace('\n', " "), "README.md b.txt good.txt");
+    // It can be had back, also where git keeps no reflog by itself.
+    let log = yard.read("repo/.git/logs/refs/heads/batchyard/one");
+    assert!(log.starts_with(&bad), "{log}");
 }
 
 /// Its change is in the base, where the plan wants it.

@@ -139,7 +139,8 @@ fn journey(
     let mut board = Board::new(plan);
     let calls = pipeline::ask(session, &mut board, study, provider, &state)?;
     session.interrupt.check()?;
-    let place = Place { git: &git, repository: &repository, onto: &onto, may_push: site.may_push };
+    let may_push = site.may_push;
+    let place = Place { git: &git, repository: &repository, onto: &onto, may_push, state: &state };
     let landing = pipeline::land(session, &mut board, &place)?;
     let summary = Summary::new(&board, &calls, &landing, begun.elapsed().as_secs_f64());
     // The work is done and pushed: what goes wrong from here on is told, and takes nothing back.

@@ -8,6 +8,7 @@ use git_batch::{
 
 use super::board::{Board, Failure, Standing};
 use super::ops;
+use super::state::RunState;
 use crate::cli::Session;
 use crate::exit::{Stop, chain};
 use crate::repository::{RemoteBranches, Repository};
@@ -23,6 +24,8 @@ pub(crate) struct Place<'a> {
     pub(crate) onto: &'a str,
     /// Whether anything may leave the machine.
     pub(crate) may_push: bool,
+    /// Knows whether the landing has begun.
+    pub(crate) state: &'a RunState,
 }
 
 /// Pushes of a landing.
@@ -41,6 +44,9 @@ const STOPPED: &str = "recorded answers are pushed only to a remote that the run
 
 /// Commits, merges, checks and pushes what was answered, as one landing; the board says what became
 /// of it.
+///
+/// A landing that was cut off goes on with the commits that it has made: whatever of them is in the
+/// base by now is not done a second time.
 ///
 /// All begins at the base as the remote has it now: a local base that somebody has checked out, or
 /// has not pulled for a while, is not in the way, and neither is what an earlier run has left on the
@@ -61,19 +67,32 @@ pub(crate) fn land(
     let _held = place.repository.hold()?;
     let remote = place.repository.remote_branches().map_err(unreachable)?;
     let start = place.repository.fetch(&remote, place.onto).map_err(unreachable)?;
-    let bases = session.interrupt.shielded(|| begin(board, place, &remote, start))?;
+    let begun = place.state.landing().map_err(|error| unreachable(error.to_string()))?;
+    let bases =
+        session.interrupt.shielded(|| begin(board, place, &remote, start, begun.is_some()))?;
+    let name = begun.map_or_else(|| place.state.begin_landing(), Ok);
+    let name = name.map_err(|error| unreachable(error.to_string()))?;
     let base = |branch: &str| bases.get(branch).copied().flatten().map(|id| id.to_string());
     let operations = ops::make(board, place.onto, base);
     if let Some(argv) = &board.plan.gate {
         session.output.note(format!("gate: {}", argv.join(" ")));
     }
-    let all: Vec<Operation> = operations.all().cloned().collect();
-    let extent = if place.may_push { Extent::All } else { Extent::Local };
-    let report = session
+    let commits = operations.commits.iter().map(|(_, op)| op.clone()).collect();
+    let mut report = session
         .interrupt
-        .shielded(|| place.git.land_with(place.onto, &all, extent))
+        .shielded(|| place.git.apply_as(&name, commits))
         .map_err(|error| unreachable(chain(&error)))?;
     note_left(session, board, place, &operations, &report);
+    let all = to_land(&operations, &report);
+    let extent = if place.may_push { Extent::All } else { Extent::Local };
+    if !all.is_empty() {
+        let landed = session
+            .interrupt
+            .shielded(|| place.git.land_with(place.onto, &all, extent))
+            .map_err(|error| unreachable(chain(&error)))?;
+        report.outcomes.extend(landed.outcomes);
+        report.receipts.extend(landed.receipts);
+    }
     if report.pushes() == 0 {
         // It may have been the gate that was stopped.
         session.interrupt.check()?;
@@ -97,7 +116,7 @@ pub(crate) fn land(
 }
 
 /// Sets branches of tasks to where they begin, and says where a new one does; nothing where a branch is
-/// there.
+/// there, or where the landing `has_begun` and may have committed already.
 ///
 /// What an earlier run has left and nobody has published is no part of this one; it stays in the
 /// branch's reflog. What somebody has committed there since is gone on from.
@@ -106,6 +125,7 @@ fn begin(
     place: &Place<'_>,
     remote: &RemoteBranches,
     start: ObjectId,
+    has_begun: bool,
 ) -> Result<BTreeMap<String, Option<ObjectId>>, Stop> {
     let repository = place.repository;
     let known = repository.branches("batchyard").map_err(unreachable)?;
@@ -125,7 +145,7 @@ fn begin(
         let from = published.unwrap_or(start);
         let base = match known.get(&branch) {
             None => Some(from),
-            Some(local) if local.tip == from => None,
+            Some(local) if has_begun || local.tip == from => None,
             // Somebody is at work there.
             Some(local) if local.is_checked_out || !local.is_of_a_run => None,
             Some(local) => {
@@ -136,6 +156,27 @@ fn begin(
         bases.insert(branch, base);
     }
     Ok(bases)
+}
+
+/// The merges and pushes of the tasks whose commits are there.
+fn to_land(operations: &ops::Operations, made: &Report) -> Vec<Operation> {
+    let is_made = |at: usize| {
+        let commit = operations.commits.iter().find(|(task, _)| *task == at);
+        commit.and_then(|(_, op)| made.get(&op.id)).is_some_and(Outcome::is_success)
+    };
+    let is_commit = |id: &String| operations.commits.iter().any(|(_, op)| op.id == *id);
+    let merges = operations.merges.iter().map(|(at, op)| (Some(*at), op));
+    let pushes = operations.pushes.iter().map(|(at, op)| (*at, op));
+    let any = operations.commits.iter().any(|(at, _)| is_made(*at));
+    merges
+        .chain(pushes)
+        .filter(|(at, _)| at.map_or(any, is_made))
+        .map(|(_, op)| {
+            let mut op = op.clone();
+            op.after.retain(|id| !is_commit(id));
+            op
+        })
+        .collect()
 }
 
 /// Notes the commits that are on the branches of tasks now, for the next run.

@@ -5,12 +5,14 @@
 //! run.json       what the run was started with; written first
 //! wave-0.jsonl   the requests of the first wave, written before any of them is sent
 //! results.jsonl  what came back
+//! landing        what the landing is called; written when its branches are where they begin
 //! llm/           what is known of the provider's batches
 //! ```
 //!
 //! A run that is over removes all of it, so that the next run of the plan begins anew.
 
 use std::fs::{self, DirBuilder, File};
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -51,6 +53,7 @@ struct Header {
 }
 
 const FORMAT: &str = "batchyard run";
+const LANDING: &str = "landing";
 
 impl RunState {
     /// Opens the folder of an unfinished run, or begins a new one.
@@ -123,6 +126,23 @@ impl RunState {
         self.folder.join("results.jsonl")
     }
 
+    /// Returns what the landing of the run is called, if it has begun.
+    pub(crate) fn landing(&self) -> io::Result<Option<String>> {
+        match fs::read_to_string(self.folder.join(LANDING)) {
+            Ok(name) => Ok(Some(name)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Notes that the landing has begun, under a name that no other one has; durable.
+    pub(crate) fn begin_landing(&self) -> io::Result<String> {
+        let number = |salt: u32| RandomState::new().hash_one((salt, std::process::id()));
+        let name = format!("run/{:016x}{:016x}", number(0), number(1));
+        self.write(LANDING, name.as_bytes())?;
+        Ok(name)
+    }
+
     pub(crate) fn llm(&self) -> PathBuf {
         self.folder.join("llm")
     }
@@ -171,7 +191,7 @@ fn is_ours(name: &str) -> bool {
         let number = name.strip_prefix("wave-").and_then(|rest| rest.strip_suffix(".jsonl"));
         number.is_some_and(|number| number.parse::<usize>().is_ok())
     };
-    let fixed = ["lock", "run.json", "results.jsonl", "llm", "gate", "gate.index"];
+    let fixed = ["lock", "run.json", "results.jsonl", LANDING, "llm", "gate", "gate.index"];
     fixed.contains(&name) || is_wave(name)
 }
 

@@ -103,7 +103,9 @@ impl Session<'_> {
             }
             Some(CallError::Refused { mut message }) => {
                 let batch_id = watch.batch_id;
-                if !self.engine.state().record(watch.at).is_same_account(&*self.engine.provider) {
+                let provider = &*self.engine.provider;
+                let is_same = self.engine.state().record(watch.at).is_same_account(provider);
+                if is_same == Some(false) {
                     message.push_str("; the batch was created with another key than that of now");
                 }
                 self.refused.get_or_insert(PendingReason::Refused { batch_id, message });

@@ -190,13 +190,31 @@ impl Http {
 
     /// Reads one object.
     pub(crate) fn get(&self, path: &str, call: &Call<'_>) -> Result<Vec<u8>, CallError> {
-        let request = self.request("GET", path);
-        let (response, _hooked) = self.run(request, POLL.min(call.time_left()), call)?;
-        let reply = reply(response, MAX_OBJECT, |text| self.scrub(text));
+        let reply = self.read(path, call)?;
         if reply.status != StatusCode::OK {
             return Err(self.refusal(&reply));
         }
         reply.body.map_err(CallError::passing)
+    }
+
+    fn read(&self, path: &str, call: &Call<'_>) -> Result<Reply, CallError> {
+        let request = self.request("GET", path);
+        let (response, _hooked) = self.run(request, POLL.min(call.time_left()), call)?;
+        Ok(reply(response, MAX_OBJECT, |text| self.scrub(text)))
+    }
+
+    /// Reads one object; `None` where it is not there.
+    pub(crate) fn get_if_there(
+        &self,
+        path: &str,
+        call: &Call<'_>,
+    ) -> Result<Option<Vec<u8>>, CallError> {
+        let reply = self.read(path, call)?;
+        match reply.status {
+            StatusCode::OK => reply.body.map(Some).map_err(CallError::passing),
+            StatusCode::NOT_FOUND => Ok(None),
+            _ => Err(self.refusal(&reply)),
+        }
     }
 
     /// Sends a request that may be sent twice. It and the reading of its answer are broken off when

@@ -93,7 +93,7 @@ pub trait Provider: Send + Sync + fmt::Debug + 'static {
     ///
     /// [`Found::Batch`] needs proof that it is that very batch: somebody else's of the same look
     /// must never be taken for it. [`Found::Absent`] needs a list of all that it could be among, and
-    /// where [`is_same_account`](Lost::is_same_account) does not hold, proof that the list is that
+    /// where [`is_same_account`](Lost::is_same_account) is not known to hold, proof that the list is that
     /// of the account which the create was sent to.
     ///
     /// # Errors
@@ -263,8 +263,9 @@ pub struct Lost<'a> {
     /// Batches that are known to be others.
     pub known: &'a [String],
     /// Whether it was sent with the key that is used now. Another one may be of the same account, or
-    /// of one whose list does not show it.
-    pub is_same_account: bool,
+    /// of one whose list does not show it. `None` where the state folder is of before keys were told
+    /// apart.
+    pub is_same_account: Option<bool>,
 }
 
 /// What came of looking for a batch.

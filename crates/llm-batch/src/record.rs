@@ -195,9 +195,13 @@ impl Record {
         matches!(self.fate, Some(Fate::Void { may_be_paid: true, .. }))
     }
 
-    /// Tells whether it went to the account that the provider's calls go to now.
-    pub(crate) fn is_same_account(&self, provider: &dyn Provider) -> bool {
-        self.intent.account == provider.account(&self.intent.nonce)
+    /// Tells whether it was sent with the key that goes with the provider's calls now; nobody knows
+    /// where it was written down before that was told apart.
+    pub(crate) fn is_same_account(&self, provider: &dyn Provider) -> Option<bool> {
+        match (&self.intent.account, provider.account(&self.intent.nonce)) {
+            (None, Some(_)) => None,
+            (then, now) => Some(*then == now),
+        }
     }
 
     pub(crate) fn ambiguity(&self) -> &str {

@@ -4,6 +4,7 @@
 
 mod common;
 
+use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -11,7 +12,7 @@ use std::time::Duration;
 use common::{KEY, Outcome, Place, SHAPES, Shape, ask, assert_answered, changed, run, settings};
 use llm_batch::{Builder, Error, OnAmbiguous, PendingReason, Run, Stop};
 use llm_simulator::{Call, Endpoint, Reply, Simulator};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// The key of somebody else, who sees nothing of what the owner of [`KEY`] has.
 const OTHER: &str = "sk-ant-test-OTHER";
@@ -71,6 +72,16 @@ impl Client {
         let llm = self.settings(key).on_ambiguous(policy).build().unwrap();
         run(&llm, ["a", "b"].map(ask))
     }
+}
+
+/// Removes fields of the first intent.
+fn forget(place: &Place, fields: &[&str]) {
+    let path = place.state().join("000001.intent.json");
+    let mut intent: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    for field in fields {
+        intent.as_object_mut().unwrap().remove(*field).unwrap();
+    }
+    fs::write(path, intent.to_string()).unwrap();
 }
 
 /// In each shape, a state folder with a create of unknown fate.
@@ -148,4 +159,76 @@ fn a_batch_that_another_key_cannot_read_is_said_to_be_of_another_key() {
         assert!(message.contains("another key"), "{message}");
         assert_eq!(client.simulator.count(Endpoint::Create), 1);
     }
+}
+
+/// An intent of before tells no key: with the very one it was made with, it was held for ever.
+#[test]
+fn a_create_of_an_unknown_key_is_sent_again_with_the_key_that_always_was() {
+    each(false, |client| {
+        let is_anthropic = client.simulator.count(Endpoint::Upload) == 0;
+        // Without a batch in the account there was no fence either.
+        let fields: &[&str] = if is_anthropic { &["account", "anchor"] } else { &["account"] };
+        forget(&client.place, fields);
+        let (outcomes, ended) = client.ask(KEY, OnAmbiguous::Hold);
+        assert_answered(&outcomes, &["a", "b"]);
+        ended.unwrap();
+        let Client { simulator, .. } = client;
+        assert_eq!((simulator.count(Endpoint::Create), simulator.paid().len()), (2, 2));
+    });
+}
+
+/// It was said to be of another key, which nobody knows.
+#[test]
+fn a_create_of_an_unknown_key_that_cannot_be_seen_is_perhaps_of_another_key() {
+    each(true, |client| {
+        forget(&client.place, &["account"]);
+        let (_, ended) = client.ask(OTHER, OnAmbiguous::Hold);
+        let error = ended.unwrap_err().to_string();
+        assert!(error.contains("perhaps sent with another key"), "{error}");
+        assert_answered(&client.ask(KEY, OnAmbiguous::Hold).0, &["a", "b"]);
+        assert_eq!(client.simulator.count(Endpoint::Create), 1);
+    });
+}
+
+#[test]
+fn a_batch_of_an_unknown_key_that_is_refused_is_not_said_to_be_of_another_key() {
+    for shape in SHAPES {
+        let simulator = Simulator::builder()
+            .running(usize::MAX)
+            .before(|call| match call.endpoint {
+                Endpoint::Poll if call.nth > 0 => Some(Reply::error(404, "not_found", "none")),
+                _ => None,
+            })
+            .start()
+            .unwrap();
+        let client = Client { shape, simulator, place: Place::new() };
+        let (_, ended) = client.ask(KEY, OnAmbiguous::Hold);
+        assert!(matches!(ended, Err(Error::Pending { .. })), "{ended:?}");
+        forget(&client.place, &["account"]);
+        let error = client.ask(KEY, OnAmbiguous::Hold).1.unwrap_err().to_string();
+        assert!(error.contains("none") && !error.contains("another key"), "{error}");
+    }
+}
+
+/// Whatever the provider refused was told as a file that somebody deleted.
+#[test]
+fn a_file_that_may_not_be_read_is_not_said_to_be_deleted() {
+    let is_blind = Arc::new(AtomicBool::new(true));
+    let blind = Arc::clone(&is_blind);
+    let simulator = Simulator::builder()
+        .before(move |call| match call.endpoint {
+            Endpoint::Create if call.nth == 0 => Some(Reply::Drop),
+            Endpoint::Files if blind.load(Ordering::SeqCst) => {
+                Some(Reply::error(403, "missing_scope", "lacks api.files.read"))
+            }
+            _ => None,
+        })
+        .start()
+        .unwrap();
+    let client = Client { shape: common::open_ai, simulator, place: Place::new() };
+    let error = client.ask(KEY, OnAmbiguous::Hold).1.unwrap_err().to_string();
+    assert!(error.contains("lacks api.files.read") && !error.contains("deleted"), "{error}");
+    is_blind.store(false, Ordering::SeqCst);
+    assert_answered(&client.ask(KEY, OnAmbiguous::Hold).0, &["a", "b"]);
+    assert_eq!((client.simulator.count(Endpoint::Create), client.simulator.paid().len()), (2, 2));
 }

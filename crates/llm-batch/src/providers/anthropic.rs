@@ -10,8 +10,8 @@ use ureq::http::header::HeaderValue;
 
 use super::anthropic_wire::{BatchObject, Page, ResultLine, answer, check_sampling, params};
 use super::shared::{
-    MAX_PAGES, OTHER_KEY, SKEW, ask, batch, created, each_line, is_safe_id, key_header, next_page,
-    parsed, path, without_key,
+    MAX_PAGES, OTHER_KEY, PERHAPS_OTHER_KEY, SKEW, ask, batch, created, each_line, is_safe_id,
+    key_header, next_page, parsed, path, without_key,
 };
 use crate::answer::{Answer, RequestError};
 use crate::base_url::BaseUrl;
@@ -275,8 +275,9 @@ impl Provider for Anthropic {
     fn find(&self, lost: &Lost<'_>, call: &Call<'_>) -> Result<Found, CallError> {
         let fence = Fence::parse(lost.anchor);
         let (mut undecided, mut has_end) = (None, false);
-        // Whose key sees the fence, would see the batch.
-        let mut is_same_account = lost.is_same_account;
+        // Whose key sees the fence, would see the batch. Where nobody knows the key and there is no
+        // fence to tell, it is the one that it always was.
+        let mut is_same_account = lost.is_same_account.unwrap_or(fence.id.is_empty());
         let mut query = PAGE.to_owned();
         'pages: for _ in 0..MAX_PAGES {
             let page = self.page(&query, call)?;
@@ -325,7 +326,11 @@ impl Provider for Anthropic {
             _ if !has_end => Err(CallError::passing("the list of batches does not end")),
             Some(undecided) => Ok(undecided),
             None if is_same_account => Ok(Found::Absent),
-            None => Err(CallError::Refused { message: OTHER_KEY.to_owned() }),
+            None => {
+                let is_known = lost.is_same_account.is_some();
+                let message = if is_known { OTHER_KEY } else { PERHAPS_OTHER_KEY };
+                Err(CallError::Refused { message: message.to_owned() })
+            }
         }
     }
 

@@ -10,8 +10,8 @@ use serde_json::value::RawValue;
 use super::openai_wire::{BatchObject, FileObject, Files, Page, ResultLine, answer, body};
 use super::profile::Profile;
 use super::shared::{
-    MAX_PAGES, OTHER_KEY, SKEW, ask, batch, created, each_line, is_safe_id, key_header, next_page,
-    parsed, path, without_key,
+    MAX_PAGES, OTHER_KEY, PERHAPS_OTHER_KEY, SKEW, ask, batch, created, each_line, is_safe_id,
+    key_header, next_page, parsed, path, without_key,
 };
 use crate::answer::{Answer, RequestError};
 use crate::base_url::BaseUrl;
@@ -132,16 +132,28 @@ impl OpenAi {
     /// whose key sees it would see the batch too, and whoever goes on with a copy of the state has
     /// deleted it before he sent the create again.
     fn absent(&self, file: &str, lost: &Lost<'_>, call: &Call<'_>) -> Result<Found, CallError> {
-        let seen = match self.http.get(&path(FILES, file, "")?, call) {
-            Ok(body) => self.http.parse::<FileObject>(&body, "the file")?.id,
-            Err(CallError::Refused { .. }) => String::new(),
+        let seen = match self.http.get_if_there(&path(FILES, file, "")?, call) {
+            Ok(seen) => seen,
+            Err(CallError::Refused { message }) => {
+                let message =
+                    format!("the list does not have it, nor can its file be read: {message}");
+                return Err(CallError::Refused { message });
+            }
             Err(error) => return Err(error),
         };
-        if seen == file {
-            return Ok(Found::Absent);
+        if let Some(body) = seen {
+            let seen: FileObject = self.http.parse(&body, "the file")?;
+            if seen.id == file {
+                return Ok(Found::Absent);
+            }
+            return Err(CallError::passing("the provider told about another file"));
         }
-        let message = if lost.is_same_account { FILE_GONE } else { OTHER_KEY };
-        Err(CallError::Refused { message: message.to_owned() })
+        let message = match lost.is_same_account {
+            Some(true) => FILE_GONE.to_owned(),
+            Some(false) => OTHER_KEY.to_owned(),
+            None => format!("{FILE_GONE}; or {PERHAPS_OTHER_KEY}"),
+        };
+        Err(CallError::Refused { message })
     }
 
     /// Reads one file of results.

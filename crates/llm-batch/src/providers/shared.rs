@@ -27,6 +27,10 @@ pub(super) const SKEW: i64 = 120;
 pub(super) const OTHER_KEY: &str = "the create was sent with another key, and this one may not see \
                                     its batch; use a key of the same account";
 
+/// The same, where it is not known which key the create was sent with.
+pub(super) const PERHAPS_OTHER_KEY: &str = "the create was perhaps sent with another key, and this \
+                                            one may not see its batch; use the key that sent it";
+
 /// Returns the header that carries the key, as a bearer token where it is `authorization`.
 pub(super) fn key_header(
     name: &'static str,

@@ -91,13 +91,14 @@ impl Session<'_> {
 
 impl Engine {
     /// Refuses a pass that may cost more than it must: what its requests have cost, and what those
-    /// may cost that have no answer yet. One that sends nothing new costs nothing new.
+    /// may cost that have no answer yet. One that sends nothing new costs nothing new, and where
+    /// there is something to bring home, only the sending is refused.
     pub(crate) fn budget(&self, table: &Table, mode: Mode) -> Result<Budget, Error> {
         let Some(max) = self.settings.max_cost else {
             return Ok(Budget { left: None, over: None });
         };
         let prices = &self.settings.prices;
-        let (mut total, mut sends) = (0.0, false);
+        let (mut total, mut sends, mut is_open) = (0.0, false, false);
         for (index, item) in table.items().iter().enumerate() {
             if table.invalid(index).is_some() {
                 continue;
@@ -128,10 +129,11 @@ impl Engine {
                 total += f64::from(doubts) * self.estimate(table, index, lane)?;
             }
             sends |= is_unsent && delivered.is_none();
+            is_open |= !is_unsent && delivered.is_none();
         }
         // No number at all is no permission.
         let is_within = total <= max;
-        if sends && !is_within {
+        if sends && !is_within && !is_open {
             return Err(Error::OverBudget { estimate: total, max });
         }
         let over = (!is_within).then_some((total, max));

@@ -44,7 +44,7 @@ pub(crate) struct Watch {
 }
 
 /// What is done about a request that came back without an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 enum Next {
     /// It is told.
     Tell,
@@ -54,6 +54,8 @@ enum Next {
     Alone,
     /// It is told that it came too late.
     Missed,
+    /// It is kept: it may have been paid for before, and goes on with a larger budget.
+    Kept { reason: String },
 }
 
 impl Watch {
@@ -145,8 +147,15 @@ impl Session<'_> {
                 return ControlFlow::Continue(());
             }
             let next = match &outcome {
-                Ok(_) => Next::Tell,
+                Ok(_) => Ok(Next::Tell),
                 Err(error) => self.next_for(at, index, error, resent, *is_cancelled),
+            };
+            let next = match next {
+                Ok(next) => next,
+                Err(error) => {
+                    fault = Some(error);
+                    return ControlFlow::Break(());
+                }
             };
             if next != Next::Tell && matches!(outcome, Err(RequestError::Errored { .. })) {
                 self.ran(index as usize);
@@ -154,6 +163,10 @@ impl Session<'_> {
             let told = match next {
                 Next::Tell => self.hand_over(index as usize, outcome),
                 Next::Missed => self.miss(index as usize, false),
+                Next::Kept { reason } => {
+                    self.mark_ambiguous(index as usize, &reason);
+                    Ok(())
+                }
                 Next::Again => {
                     again.push(index);
                     Ok(())
@@ -257,13 +270,14 @@ impl Session<'_> {
         }
         for index in wanted {
             let next = if is_unpaid {
-                self.next_for(watch.at, index, &missing, resent, watch.is_cancelled)
+                self.next_for(watch.at, index, &missing, resent, watch.is_cancelled)?
             } else {
                 Next::Tell
             };
             match next {
                 Next::Tell => self.hand_over(index as usize, Err(missing.clone()))?,
                 Next::Missed => self.miss(index as usize, false)?,
+                Next::Kept { reason } => self.mark_ambiguous(index as usize, &reason),
                 Next::Again => watch.again.push(index),
                 Next::Alone => watch.alone.push(index),
             }
@@ -283,29 +297,33 @@ impl Session<'_> {
         error: &RequestError,
         resent: u32,
         is_cancelled: bool,
-    ) -> Next {
+    ) -> Result<Next, Error> {
         let is_unrun = matches!(error, RequestError::Expired | RequestError::Canceled);
         let is_missing = matches!(error, RequestError::Missing { .. });
         if !(is_unrun || is_missing || error.is_retryable()) {
-            return Next::Tell;
+            return Ok(Next::Tell);
         }
         // A budget may have been lowered since.
         let doubts = self.engine.state().doubts(at);
-        if !matches!(self.over_budget(index as usize, doubts), Ok(None)) {
-            return Next::Tell;
+        match self.over_budget(index as usize, doubts)? {
+            None => {}
+            Some(over) if doubts > 0 => {
+                return Ok(Next::Kept { reason: format!("it may have been paid for; {over}") });
+            }
+            Some(_) => return Ok(Next::Tell),
         }
         let due = self.table.due(index as usize);
         if due.is_some_and(|due| self.brake(due) <= Instant::now()) {
-            return if self.is_auto() { Next::Alone } else { Next::Missed };
+            return Ok(if self.is_auto() { Next::Alone } else { Next::Missed });
         }
-        match error {
+        Ok(match error {
             // The deadline of another one ended the batch, which says nothing about this one.
             RequestError::Canceled if is_cancelled => Next::Again,
             // Somebody wanted it so.
             RequestError::Canceled => Next::Tell,
             _ if self.may_resend(resent) => Next::Again,
             _ => Next::Tell,
-        }
+        })
     }
 
     /// Sends what came back without an answer, once all results were read.

@@ -146,9 +146,9 @@ fn a_limit_holds_for_what_was_told_and_is_asked_for_again() {
     assert_eq!(go(again().max_cost(6.0), [ask("a")]).1.unwrap().accounting.succeeded, 1);
 }
 
-/// A provider that lets its first batch expire, once it is told to end its batches.
-fn expiring() -> Simulator {
-    let expired = |call: &Call<'_>, usual: Reply| match (call.endpoint, call.nth) {
+/// Lets the first batch expire whose results are read.
+fn expired(call: &Call<'_>, usual: Reply) -> Reply {
+    match (call.endpoint, call.nth) {
         (Endpoint::Results, 0) => {
             let text = String::from_utf8_lossy(usual.body()).into_owned();
             let mut line: Value = serde_json::from_str(text.trim()).unwrap();
@@ -156,7 +156,11 @@ fn expiring() -> Simulator {
             Reply::jsonl(&[line.to_string()])
         }
         _ => usual,
-    };
+    }
+}
+
+/// A provider that lets its first batch expire, once it is told to end its batches.
+fn expiring() -> Simulator {
     Simulator::builder().running(usize::MAX).after(expired).start().unwrap()
 }
 
@@ -176,7 +180,60 @@ fn a_lower_limit_holds_for_what_comes_back_and_would_be_sent_again() {
     assert_eq!(simulator.count(Endpoint::Create), 1);
 }
 
-/// Nor did a budget of its own.
+/// The run was refused as a whole, and the batch that was paid for was not brought home.
+#[test]
+fn a_lower_limit_keeps_no_batch_from_being_brought_home() {
+    let simulator = Simulator::builder()
+        .running(usize::MAX)
+        .before(|call| {
+            let is_second = (call.endpoint, call.nth) == (Endpoint::Create, 1);
+            let busy = || Reply::error(429, "rate_limit_error", "slow");
+            is_second.then(|| busy().with_header("retry-after", "60"))
+        })
+        .start()
+        .unwrap();
+    let place = Place::new();
+    let with = |dollars| open(&simulator, &place).max_items(1).max_cost(dollars);
+    let ended = go(with(11.0).timeout(Duration::from_secs(2)), ["a", "b"].map(ask)).1;
+    assert!(matches!(ended, Err(Error::Pending { .. })), "{ended:?}");
+    simulator.end_batches();
+    let (outcomes, ended) = go(with(6.0), ["a", "b"].map(ask));
+    assert_eq!(outcomes.len(), 1);
+    assert_eq!((&*outcomes[0].0, outcomes[0].1.is_ok()), ("a", true));
+    let Err(Error::Pending { reason: PendingReason::OverBudget { .. }, .. }) = ended else {
+        panic!("{ended:?}");
+    };
+    assert_eq!((simulator.count(Endpoint::Create), simulator.paid().len()), (2, 1));
+    // With nothing to bring home it is refused before anything is done.
+    let ended = go(with(6.0), ["a", "b"].map(ask)).1;
+    assert!(matches!(ended, Err(Error::OverBudget { .. })), "{ended:?}");
+}
+
+/// It was told as expired, which is never billed.
+#[test]
+fn a_request_over_its_lowered_budget_is_kept_where_an_earlier_create_may_be_paid_for() {
+    let simulator = Simulator::builder()
+        .running(usize::MAX)
+        .after(|call, usual| match call.endpoint {
+            Endpoint::Create if call.nth == 0 => Reply::Drop,
+            Endpoint::List => changed(usual, |page| page["data"] = json!([])),
+            _ => expired(call, usual),
+        })
+        .start()
+        .unwrap();
+    let place = Place::new();
+    let resubmit = || open(&simulator, &place).on_ambiguous(OnAmbiguous::Resubmit);
+    let hasty = resubmit().timeout(Duration::from_secs(2));
+    let ended = go(hasty, [ask("a").with_budget(11.0)]).1;
+    assert!(matches!(ended, Err(Error::Pending { .. })), "{ended:?}");
+    simulator.end_batches();
+    let (outcomes, ended) = go(resubmit(), [ask("a").with_budget(6.0)]);
+    assert!(outcomes.is_empty(), "{outcomes:?}");
+    assert!(matches!(ended, Err(Error::Ambiguous { requests: 1, .. })), "{ended:?}");
+    assert_eq!(simulator.count(Endpoint::Create), 2);
+}
+
+/// Nor did a lowered budget of its own.
 #[test]
 fn a_lower_budget_of_a_request_holds_for_what_comes_back_and_would_be_sent_again() {
     let (simulator, place) = (expiring(), Place::new());

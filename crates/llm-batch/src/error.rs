@@ -163,7 +163,7 @@ pub enum PendingReason {
         /// Which file, and why not.
         problem: String,
     },
-    /// What came back without an answer may cost more than is allowed if it is sent again.
+    /// What is still to be sent, or to be sent again, may cost more than is allowed.
     OverBudget {
         /// What it may cost, and what is allowed.
         problem: String,

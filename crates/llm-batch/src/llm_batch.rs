@@ -311,7 +311,9 @@ impl Builder {
     /// is refused before anything is sent, with [`Error::OverBudget`]. What it may cost is an
     /// estimate, and rather too high: a token for three bytes of a body, at the price of writing it
     /// into a cache where that is asked for, and the longest answer. What earlier runs with the same
-    /// state may have paid for these requests is in it.
+    /// state may have paid for these requests is in it. Where a batch of an earlier run is still at
+    /// the provider, that one is brought home, nothing is sent, and the run ends as
+    /// [`Error::Pending`].
     pub fn max_cost(mut self, dollars: f64) -> Builder {
         self.settings.max_cost = Some(dollars);
         self

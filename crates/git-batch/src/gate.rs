@@ -73,7 +73,8 @@ impl Eq for StopFlag {}
 
 impl Gate {
     /// Returns a gate that runs `program`, without arguments and for half an hour at most. A program
-    /// with a slash in its name is one of the merged tree, unless the name is absolute.
+    /// with a slash in its name is one of the merged tree, unless the name is absolute; a branch
+    /// without which it could be run is left out.
     pub fn new(program: impl Into<OsString>) -> Gate {
         Gate {
             argv: vec![program.into()],

@@ -161,6 +161,40 @@ fn a_gate_that_cannot_run_lets_nothing_pass() {
     assert_eq!(kind(land(&git, &["b0"]).get("b0")), Some(OpErrorKind::Gate));
 }
 
+/// The script is part of the tree: whoever takes it away is at fault, and nobody else.
+#[test]
+fn a_branch_that_breaks_the_gate_s_own_script_is_left_out_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let fixture = Fixture::new();
+    let script = fixture.work().join("check.sh");
+    fs::write(&script, "#!/bin/sh\nexit 0\n").unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    fixture.git(["add", "check.sh"]);
+    fixture.git(["commit", "-qm", "Check"]);
+    fixture.git(["push", "-q", "origin", "main"]);
+    fixture.branch("a", "main", "a.txt", "a\n");
+    fixture.branch("c", "main", "c.txt", "c\n");
+    fixture.branch("interpreter", "main", "check.sh", "#!/no/such/shell\n");
+    let delete = Commit::new("gone", "m").with_base("main").delete("check.sh");
+    let report = fixture.open().apply(vec![Operation::commit("d", delete)]).unwrap();
+    landed(&report, "d");
+    fixture.git(["checkout", "-q", "-b", "mode", "main"]);
+    fixture.git(["update-index", "--chmod=-x", "check.sh"]);
+    fixture.git(["commit", "-qm", "Mode"]);
+    fixture.git(["checkout", "-qf", "main"]);
+    for bad in ["gone", "mode", "interpreter"] {
+        let git = open(&fixture, Gate::new("./check.sh"));
+        let all = ["a", bad, "c"].map(str::to_owned);
+        let report = git.preview_land("main", &all, Strategy::Merge).unwrap();
+        assert_eq!(kind(report.get(bad)), Some(OpErrorKind::Gate), "{report:?}");
+        landed(&report, "a");
+        landed(&report, "c");
+    }
+    let report = land(&open(&fixture, Gate::new("./check.sh")), &["a", "gone", "c"]);
+    landed(&report, "c");
+    assert_eq!(fixture.at_remote(["ls-tree", "--name-only", "main", "check.sh"]), "check.sh\n");
+}
+
 #[test]
 fn verdicts_are_known_to_the_next_landing() {
     let fixture = Fixture::new();

@@ -101,6 +101,31 @@ fn a_group_with_a_culprit_is_left_out_as_a_whole() {
     assert_eq!(fixture.at_remote(["branch", "--format=%(refname:short)"]), "c\nmain\n");
 }
 
+/// The gate has seen a branch as it was to be in the end; what comes of it without that end is not what
+/// it has seen.
+#[test]
+fn what_the_gate_has_not_seen_alone_is_not_pushed_alone() {
+    let fixture = Fixture::new();
+    let mut operations = vec![
+        commit("a", "main", "bad\n"),
+        Operation::push("p1", "main"),
+        Operation::commit("b", Commit::new("main", "b").write("a.txt", "good\n")),
+        Operation::push("p2", "main"),
+        Operation::commit("c", Commit::new("x", "c").with_base("main").write(".git/x", "x")),
+    ];
+    for index in [2, 4] {
+        operations[index].group = Some("g".to_owned());
+    }
+    let before = fixture.at_remote(["rev-parse", "main"]);
+    let report = apply(&fixture, operations);
+    for id in ["a", "p1", "b", "p2", "c"] {
+        assert!(!report.get(id).unwrap().is_success(), "{id}: {report:?}");
+    }
+    assert!(matches!(report.get("p1"), Some(Outcome::Rejected { class: Class::Transient, .. })));
+    assert_eq!(fixture.at_remote(["rev-parse", "main"]), before);
+    fixture.assert_sound();
+}
+
 /// It fails without any of this input: the commits are nobody's fault, and nothing leaves.
 #[test]
 fn what_a_branch_had_before_and_fails_is_not_pushed() {

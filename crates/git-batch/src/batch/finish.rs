@@ -21,6 +21,7 @@ impl Batch<'_, '_> {
     ) {
         let gone = self.bind_groups(order, &mut pending, outcomes);
         self.skip(gone, &mut pending, outcomes);
+        self.drop_unjudged(&mut pending, outcomes);
         let held = match self.extent {
             Extent::All => Vec::new(),
             Extent::Local => pending.extract_if(.., |p| p.kind != PendingKind::Local).collect(),
@@ -69,6 +70,7 @@ impl Batch<'_, '_> {
         self.wait_for_worktrees();
         self.move_local(&mut pending, outcomes);
         self.follow_groups(outcomes);
+        self.drop_unjudged(&mut pending, outcomes);
         self.push_all(&pending, outcomes);
         let is_push = |p: &&Pending| p.kind == PendingKind::Push && Some(&p.branch) == onto;
         if let Some(p) = pending.iter().rev().find(is_push)

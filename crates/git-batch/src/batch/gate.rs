@@ -8,7 +8,7 @@ use gix::refs::FullName;
 use super::{Batch, Pending, PendingKind};
 use crate::gate::{Scratch, Verdict, Verdicts};
 use crate::passage::{self, Judged, Passage};
-use crate::{Gate, OpError, OpErrorKind, Outcome};
+use crate::{Class, Gate, OpError, OpErrorKind, Outcome};
 
 /// How many trees are checked out at once.
 const MAX_QUESTIONS: usize = 8;
@@ -80,6 +80,9 @@ impl Batch<'_, '_> {
             return Judged::LeaveOut(left_out);
         }
         let Some(verdicts) = passage.verdicts.as_ref().filter(|_| !trees.is_empty()) else {
+            let pushes = pending.iter().filter(|p| p.kind == PendingKind::Push);
+            let judged = pushes.filter(|p| onto.is_none_or(|onto| *onto == p.branch));
+            self.judged = judged.map(|p| (p.branch.clone(), p.commit)).collect();
             return Judged::Passes;
         };
         let prepared: Result<Vec<_>, OpError> = trees
@@ -87,6 +90,41 @@ impl Batch<'_, '_> {
             .map(|tree| Ok((tree, self.prepare(tree, verdicts.gate())?)))
             .collect();
         prepared.map_or_else(|error| Judged::Stop(error.into()), Judged::Ask)
+    }
+
+    /// Leaves out pushes of what the gate has not looked at: it has seen a branch as it was to be in the
+    /// end, and the rest of that does not come.
+    pub(super) fn drop_unjudged(
+        &self,
+        pending: &mut Vec<Pending>,
+        outcomes: &mut [Option<Outcome>],
+    ) {
+        let last: BTreeMap<FullName, ObjectId> = pending
+            .iter()
+            .filter(|p| p.kind == PendingKind::Push)
+            .map(|p| (p.branch.clone(), p.commit))
+            .collect();
+        let is_other = |name: &FullName| {
+            self.judged
+                .get(name)
+                .is_some_and(|judged| last.get(name).is_some_and(|id| id != judged))
+        };
+        let is_unjudged = |p: &mut Pending| p.kind == PendingKind::Push && is_other(&p.branch);
+        let gone: BTreeSet<usize> = pending
+            .extract_if(.., is_unjudged)
+            .map(|p| {
+                let reason = format!(
+                    "the gate has seen the branch {:?} only with what is left out now",
+                    p.branch.shorten()
+                );
+                let class = Class::Transient;
+                outcomes[p.operation] = Some(Outcome::Rejected { class, reason });
+                p.operation
+            })
+            .collect();
+        if !gone.is_empty() {
+            self.skip(gone, pending, outcomes);
+        }
     }
 
     /// Says what the gate has to say of the first `steps` of a branch.

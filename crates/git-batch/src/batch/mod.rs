@@ -69,6 +69,8 @@ struct Batch<'s, 'a> {
     unheard: BTreeSet<FullName>,
     /// Whether a moved remote is left to whoever asked for the landing.
     is_landing: bool,
+    /// What of the branches the gate has let pass, if there is one.
+    judged: BTreeMap<FullName, ObjectId>,
     receipt: Receipt,
 }
 

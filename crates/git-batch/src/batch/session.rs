@@ -284,6 +284,7 @@ impl<'a> Session<'a> {
             confirmed: BTreeMap::new(),
             unheard: BTreeSet::new(),
             is_landing: false,
+            judged: BTreeMap::new(),
             receipt: Receipt::default(),
         };
         work(&mut batch);

@@ -44,7 +44,15 @@ pub(crate) fn run(gate: &Gate, scratch: &Scratch) -> io::Result<Ran> {
     let (reader, writer) = io::pipe()?;
     let mut command = command(gate, &scratch.tree());
     command.stdout(writer.try_clone()?).stderr(writer);
-    let mut child = command.spawn()?;
+    let mut child = match command.spawn() {
+        Err(error) if is_missing(gate, &scratch.tree(), &error) => {
+            let command = scrub::line(gate.to_string().as_bytes());
+            let why = format!("the gate `{command}` cannot be run on the merged tree: {error}");
+            // A tree with other files is another tree.
+            return Ok(Ran::Failed { why, is_lasting: true });
+        }
+        spawned => spawned?,
+    };
     scratch.note_group(child.id());
     // It holds the writing end of the pipe.
     drop(command);
@@ -67,12 +75,33 @@ pub(crate) fn run(gate: &Gate, scratch: &Scratch) -> io::Result<Ran> {
     Ok(verdict(gate, ended?, status, &printed))
 }
 
+/// Whether the fault is that of the tree: the program is one of its files, and is not there or cannot be
+/// run.
+fn is_missing(gate: &Gate, tree: &Path, error: &io::Error) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    let program = Path::new(&gate.argv[0]);
+    if !has_folder(gate) || program.is_absolute() {
+        return false;
+    }
+    match Errno::from_io_error(error) {
+        Some(Errno::NOENT | Errno::NOTDIR | Errno::NOEXEC | Errno::LOOP) => true,
+        // Where nothing may be run in the folder for the trees, it is no fault of one of them.
+        Some(Errno::ACCESS) => std::fs::metadata(tree.join(program))
+            .is_ok_and(|data| !data.is_file() || data.permissions().mode() & 0o111 == 0),
+        _ => false,
+    }
+}
+
+/// Whether the program is named with its folder.
+fn has_folder(gate: &Gate) -> bool {
+    Path::new(&gate.argv[0]).components().count() > 1
+        || gate.argv[0].as_encoded_bytes().contains(&b'/')
+}
+
 fn command(gate: &Gate, tree: &Path) -> Command {
     let program = Path::new(&gate.argv[0]);
-    let is_inside =
-        program.components().count() > 1 || gate.argv[0].as_encoded_bytes().contains(&b'/');
     let mut command =
-        if is_inside { Command::new(tree.join(program)) } else { Command::new(program) };
+        if has_folder(gate) { Command::new(tree.join(program)) } else { Command::new(program) };
     for (name, _) in std::env::vars_os() {
         if name.as_encoded_bytes().starts_with(b"GIT_") || gate.hidden.contains(&name) {
             command.env_remove(name);

@@ -10,6 +10,7 @@ use std::time::Duration;
 use std::{fs, mem};
 
 use common::{KEY, Place, ask, assert_answered, builder, changed, run, settings};
+use llm_batch::providers::Anthropic;
 use llm_batch::{Builder, Error, LaneChoice, Prices};
 use llm_simulator::{Call, Endpoint, Reply, Simulator};
 use serde_json::{Value, json};
@@ -373,4 +374,28 @@ fn strays_in_front_of_its_results_do_not_make_a_lost_batch_somebody_elses() {
         .unwrap();
     let place = Place::new();
     assert_found(&simulator, builder(simulator.url(), &place.state()));
+}
+
+/// A stray line came first, and the line that would have told was too long to be kept.
+#[test]
+fn a_line_that_cannot_be_read_does_not_make_a_lost_batch_somebody_elses() {
+    let simulator = Simulator::builder()
+        .after(|call, usual| match (call.endpoint, call.nth) {
+            (Endpoint::Create, 0) => Reply::Drop,
+            (Endpoint::Results, _) => {
+                let line = String::from_utf8_lossy(usual.body()).trim().to_owned();
+                let stray = line.replace("custom_id\":\"", "custom_id\":\"f");
+                Reply::jsonl(&[stray, line.replace("answer to", &"x".repeat(9_000))])
+            }
+            _ => usual,
+        })
+        .start()
+        .unwrap();
+    let place = Place::new();
+    let provider = Anthropic::builder(KEY).base_url(simulator.url()).max_line(5_000).build();
+    let settings = settings(Arc::new(provider.unwrap()), &place.state());
+    let ended =
+        run(&settings.timeout(Duration::from_secs(2)).build().unwrap(), [ask("a")]).1.unwrap_err();
+    assert!(ended.to_string().contains("cannot be read"), "{ended}");
+    assert_eq!((simulator.count(Endpoint::Create), simulator.paid().len()), (1, 1));
 }

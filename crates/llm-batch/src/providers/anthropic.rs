@@ -394,7 +394,7 @@ impl Anthropic {
             Err(error) => return Err(error),
         };
         let (mut others, mut is_ours) = (0, false);
-        each_line(body, self.max_line, call, &mut |line| {
+        let unreadable = each_line(body, self.max_line, call, &mut |line| {
             let line: ResultLine<'_> = parsed(line)?;
             // One line with the nonce is proof. One without is none: it may have strayed there.
             let rest = line.custom_id.strip_prefix(lost.nonce);
@@ -403,7 +403,8 @@ impl Anthropic {
             let is_decided = is_ours || others >= PROOF;
             Some(if is_decided { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
-        let is_other = others >= lost.requests.min(PROOF);
+        // A line that cannot be read may be one of ours.
+        let is_other = others >= PROOF || (unreadable == 0 && others >= lost.requests);
         Ok(if is_ours { Some(true) } else { is_other.then_some(false) })
     }
 }

@@ -482,7 +482,7 @@ fn one_ambiguous_create_holds_up_neither_the_others_nor_a_later_run_of_others() 
     let requests = || [ask("a"), Request::prompt("b", "model-b", "question b")];
     let llm = builder(sim.url(), &place.state())
         .list_lag(LONG)
-        .timeout(Duration::from_millis(300))
+        .timeout(Duration::from_secs(2))
         .build()
         .unwrap();
     let (outcomes, ended) = run(&llm, requests());

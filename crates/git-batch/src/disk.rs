@@ -48,6 +48,15 @@ pub fn record() -> Vec<Change> {
     LOG.lock().unwrap_or_else(PoisonError::into_inner).replace(Vec::new()).unwrap_or_default()
 }
 
+#[cfg(feature = "testing")]
+static REFUSED: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+
+/// Lets no whole file system be made durable in this process, as some sandboxes do.
+#[cfg(feature = "testing")]
+pub fn refuse_file_systems() {
+    REFUSED.store(true, std::sync::atomic::Ordering::SeqCst);
+}
+
 /// Notes a change that has happened.
 pub(crate) fn note(change: impl FnOnce() -> Change) {
     #[cfg(feature = "testing")]
@@ -126,20 +135,41 @@ pub(crate) fn sync_folders(paths: &BTreeSet<PathBuf>) -> u32 {
     paths.iter().map(|path| u32::from(sync_folder(path).is_ok())).sum()
 }
 
-/// One call for each file system: one, unless somebody keeps refs behind a link.
+/// One call for each file system: one, unless somebody keeps refs behind a link. Where that cannot be
+/// relied on, one for each folder.
 #[cfg(target_os = "linux")]
 fn sync_file_systems(paths: &BTreeSet<PathBuf>) -> u32 {
     use std::os::unix::fs::MetadataExt;
-    let mut synced: BTreeSet<u64> = BTreeSet::new();
+    let (mut whole, mut apart) = (BTreeSet::new(), BTreeSet::new());
+    let mut calls = 0;
     for path in paths {
         let Ok(folder) = File::open(path) else { continue };
-        let Ok(data) = folder.metadata() else { continue };
-        if synced.contains(&data.dev()) || rustix::fs::syncfs(&folder).is_ok() {
-            synced.insert(data.dev());
+        let device = folder.metadata().map(|data| data.dev()).ok();
+        if whole.contains(&device) {
             note(|| Change::SyncFolder(path.clone()));
+        } else if device.is_some() && !apart.contains(&device) && sync_file_system(&folder) {
+            whole.insert(device);
+            calls += 1;
+            note(|| Change::SyncFolder(path.clone()));
+        } else {
+            apart.insert(device);
+            calls += u32::from(sync_folder(path).is_ok());
         }
     }
-    u32::try_from(synced.len()).unwrap_or(u32::MAX)
+    calls
+}
+
+/// Makes a whole file system durable; false if that cannot be told.
+#[cfg(target_os = "linux")]
+fn sync_file_system(folder: &File) -> bool {
+    #[cfg(feature = "testing")]
+    if REFUSED.load(std::sync::atomic::Ordering::SeqCst) {
+        return false;
+    }
+    // Of most file systems of FUSE the kernel asks nothing, and says that all is well.
+    let is_fuse = |data: rustix::fs::StatFs| data.f_type == 0x6573_5546;
+    rustix::fs::fstatfs(folder).is_ok_and(|data| !is_fuse(data))
+        && rustix::fs::syncfs(folder).is_ok()
 }
 
 /// Makes a folder durable that may not be there yet; the one above it is. Returns how many calls of

@@ -104,8 +104,8 @@
 //! # Performance
 //! A batch costs one pack, at most one rename of `packed-refs`, and three processes: one to list the
 //! remote's refs and two to push. It makes all that durable with eight `fsync` calls; where branches are
-//! loose, with one more for each of up to two folders that they are in, and one `syncfs` for more (off
-//! Linux one for each); with two for each group that changes a branch which it does not push; and once
+//! loose, with one more for each of up to two folders that they are in, and one `syncfs` for more (one
+//! for each off Linux, on FUSE, and where `syncfs` fails); with two for each group that changes a branch which it does not push; and once
 //! in a repository with two for the folder of the state. A commit costs the trees on the way to its paths; one from
 //! a worktree looks at the times of all files there and reads those that may have changed.
 #![forbid(unsafe_code)]

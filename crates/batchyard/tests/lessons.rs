@@ -202,7 +202,7 @@ fn a_merge_that_cannot_be_made_fails_and_leaves_ours() {
 #[test]
 fn a_file_that_nobody_changes_is_the_same_when_it_is_read_again() {
     let yard = Yard::new();
-    yard.write("l.jsonl", &format!("{LESSONS}broken\n"));
+    yard.write("l.jsonl", format!("{LESSONS}broken\n"));
     let verified = yard.run(["lessons", "verify", "l.jsonl", "--json"]).code(0);
     assert_eq!(verified.summary(), json!({ "lessons": 3, "stale": [] }));
     assert!(verified.stderr.contains("1 broken lines"), "{verified:?}");

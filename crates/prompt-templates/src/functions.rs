@@ -291,8 +291,17 @@ fn truncate_tokens(text: &str, tokens: i64) -> Result<String, String> {
 
 /// Sets text off as a Markdown quotation.
 fn quote(text: &str) -> Result<String, String> {
-    let line = |line: &str| if line.is_empty() { ">".to_owned() } else { format!("> {line}") };
-    bounded(text.lines().map(line).collect::<Vec<_>>().join("\n"))
+    let mark = |line: &str| if line.is_empty() { ">" } else { "> " };
+    let length: usize = text.lines().map(|line| mark(line).len() + line.len() + 1).sum();
+    check_length(length)?;
+    let mut quoted = String::with_capacity(length);
+    for line in text.lines() {
+        quoted.push_str(mark(line));
+        quoted.push_str(line);
+        quoted.push('\n');
+    }
+    quoted.pop();
+    Ok(quoted)
 }
 
 /// Puts text into a code fence that nothing in the text can close.

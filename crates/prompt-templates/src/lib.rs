@@ -69,8 +69,9 @@
 //! * There are no arithmetic, no macros and no inheritance.
 //! * A file has at most 16 MiB. What a template includes comes to at most 10,000 includes, 60 deep.
 //! * Data nests up to 128 deep. Keys of maps are text. Floats are those of 64 bits; integers have up to 128.
-//! * What is rendered has at most 64 MiB, or what [`Builder::max_output_bytes`] says, and so has what a
-//!   function gives. No time is bounded: loops in loops over long lists take as long as they take.
+//! * What is rendered has at most 64 MiB, or what [`Builder::max_output_bytes`] says; what `indent`, `join`,
+//!   `json`, `quote`, `fence` or `xml` gives has at most 64 MiB. Functions of a store, and lists and maps that
+//!   a template writes down, have no bound, and no time has: loops in loops take as long as they take.
 //! * What is included inside `{% with x as y %}` cannot see `y`, and what is included in a loop over `x` may
 //!   not read `x?.member`; both are told when they are compiled. `{% include "name" with {"y": y} %}` can.
 //! * Blocks nest up to 100 deep, each `else if` counted as one; an expression has up to 64 filters.
@@ -82,9 +83,9 @@
 //! A text is compiled once. A lookup is one load of a shared pointer and a search in a map; a [`Prompt`]
 //! that is kept needs neither. Renders take no lock and count in shards. A text without tags is shared or
 //! copied. Messages of text, paths, conditions, loops, includes and functions of this crate are run as they
-//! are; those with functions of a store, or with literals of lists, maps, floats and negative numbers, are
-//! compiled and rendered by [`upon`](https://docs.rs/upon), which also says what is wrong where data does
-//! not fit. A change copies a small part of the map of names, once for all changes that come at the same
+//! are; those with functions of a store, with literals of lists, maps, floats and negative numbers, with a
+//! `for` or `with` over a call, or with an `include` that gives variables are compiled and rendered by
+//! [`upon`](https://docs.rs/upon), which also says what is wrong where data does not fit. A change copies a small part of the map of names, once for all changes that come at the same
 //! time. Figures beside `upon`, minijinja and handlebars are in `docs/perf.md` of the repository.
 //!
 //! # Features

@@ -107,8 +107,11 @@ impl Program {
                 Chunk::Silent { .. } => {}
                 Chunk::Expression(tag) => {
                     writer.program.length += tag.span.len();
-                    let step = match writer.expression(tag.tokens(tokens))? {
-                        Expression::Path(path) => Step::Print(path),
+                    let tag = tag.tokens(tokens);
+                    // In brackets a path may not be absent, to `upon`.
+                    let is_plain = tag.first().is_some_and(|first| !first.is_sign('('));
+                    let step = match writer.expression(tag)? {
+                        Expression::Path(path) if is_plain => Step::Print(path),
                         expression => Step::Show(expression),
                     };
                     writer.program.steps.push(step);

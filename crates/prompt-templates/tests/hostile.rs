@@ -145,12 +145,21 @@ fn what_a_function_gives_has_a_bound() {
     let prompts = Prompts::builder().max_output_bytes(usize::MAX).build().unwrap();
     let lines = "x\n".repeat(70_000);
     let list = vec![""; 70_000];
-    let data = serde_json::json!({"lines": lines, "list": list, "separator": " ".repeat(1_000)});
+    let data = serde_json::json!({
+        "lines": lines,
+        "list": list,
+        "separator": " ".repeat(1_000),
+        "empty": "\n".repeat(34 << 20),
+        "long": "x".repeat(64 << 20),
+    });
     let context = Context::from_serialize(&data).unwrap();
     for text in [
         "{{ lines | indent: 1000 }}",
         "{{ list | join: separator }}",
         "{{ [join(list, separator)] | json }}",
+        "{{ empty | quote }}",
+        "{{ long | fence }}",
+        "{{ long | xml: \"doc\" }}",
     ] {
         let error = prompts.compile_and_render("a", text, &context).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Value, "{error}");

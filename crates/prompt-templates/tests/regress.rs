@@ -334,6 +334,19 @@ fn a_comment_behind_a_value_is_refused_and_not_taken_in() {
     assert_eq!((text("a"), text("d")), ("b # c", "e#f"));
 }
 
+/// In brackets a path that may be absent printed nothing, or was an error, by what else was in the text.
+#[test]
+fn a_path_in_brackets_may_not_be_absent_whatever_stands_beside() {
+    let prompts = store();
+    let context = data(&json!({"a": {}}));
+    for text in ["{{ (?.x) }}", "{{ (a?.b) }}"] {
+        for text in [text.to_owned(), format!("{text}{{% if [] %}}{{% endif %}}")] {
+            let error = prompts.compile_and_render("t", &text, &context).unwrap_err();
+            assert!(error.message().contains("would print nothing"), "{text}: {error}");
+        }
+    }
+}
+
 /// `upon` looks for the variable itself outside of the loop, and does not find it there.
 #[test]
 fn a_member_of_a_loop_variable_may_be_absent() {
@@ -347,8 +360,8 @@ fn a_member_of_a_loop_variable_may_be_absent() {
         ("{% for x in l -%} {{ default(x?.note, loop.index) }} {%- endfor %}", "0n"),
         ("{% for x in l %}{% include \"_note\" with {\"x\": x} %}{% endfor %}", "()(n)"),
     ] {
-        // With `if true` it is left to `upon`, without to a program of our own.
-        for text in [text.to_owned(), format!("{text}{{% if true %}}{{% endif %}}")] {
+        // With a list it is left to `upon`, without to a program of our own.
+        for text in [text.to_owned(), format!("{text}{{% if [] %}}{{% endif %}}")] {
             assert_eq!(
                 prompts.compile_and_render("t", &text, &context).unwrap(),
                 expected,

@@ -169,6 +169,8 @@ fn calls() -> impl Strategy<Value = String> {
         "\"\\n\\\"\"",
         "true",
         "false",
+        "(?.c)",
+        "(a.b)",
         "loop.index",
         "loop.last",
         "99999999999999999999",

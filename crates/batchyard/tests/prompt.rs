@@ -112,3 +112,46 @@ fn migrate_writes_what_it_can_and_lists_the_rest() {
     let review = objects.iter().find(|object| object["template"] == "review").expect("it is there");
     assert!(review["text"].as_str().expect("a text").contains("{% for item in Files %}"));
 }
+
+/// A definition names a file: one with `..` in it was written outside of the folder, or over another.
+#[test]
+fn migrate_writes_into_its_folder_alone() {
+    let yard = Yard::new();
+    for name in ["../../escape", "/absolute", "q/../n"] {
+        yard.write(
+            "go/a.tmpl",
+            format!("{{{{define \"n\"}}}}one{{{{end}}}}{{{{define \"{name}\"}}}}two{{{{end}}}}"),
+        );
+        yard.run(["prompt", "migrate", "go", "--out", "p"])
+            .refused(&["cannot be the name", "rename"]);
+        assert!(!yard.path("p").exists(), "{name}");
+    }
+}
+
+/// What was written through, waited for, or read from outside.
+#[cfg(unix)]
+#[test]
+fn migrate_follows_no_link_and_waits_for_no_pipe() {
+    let yard = Yard::new();
+    yard.write("go/a.tmpl", "hi");
+    yard.write("p/other", "");
+    std::os::unix::fs::symlink(yard.path("victim"), yard.path("p/a.prompt.md")).unwrap();
+    yard.run(["prompt", "migrate", "go", "--out", "p"]).refused(&["is there already"]);
+    assert!(!yard.path("victim").exists());
+    yard.write("secret", "secret");
+    std::os::unix::fs::symlink(yard.path("secret"), yard.path("go/b.tmpl")).unwrap();
+    yard.run(["prompt", "migrate", "go"]).refused(&["b.tmpl", "not a file"]);
+    std::fs::remove_file(yard.path("go/b.tmpl")).unwrap();
+    let made = std::process::Command::new("mkfifo").arg(yard.path("go/c.tmpl")).status();
+    assert!(made.unwrap().success());
+    yard.run(["prompt", "migrate", "go"]).refused(&["c.tmpl", "not a file"]);
+    yard.run(["prompt", "migrate", "p", "--out", "secret"]).refused(&["no Go templates"]);
+}
+
+#[test]
+fn migrate_prints_no_control_characters() {
+    let yard = Yard::new();
+    yard.write("go/a.tmpl", "{{nope \"\u{1b}[31m\"}}");
+    let ran = yard.run(["prompt", "migrate", "go"]).code(1);
+    assert!(ran.stdout.contains("\\u{1b}") && !ran.stdout.contains('\u{1b}'), "{ran:?}");
+}

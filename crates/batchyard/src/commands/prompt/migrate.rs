@@ -1,7 +1,8 @@
 //! `prompt migrate`: templates of Go, rewritten.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::path::{Component, Path, PathBuf};
 
 use prompt_templates::Migration;
 use serde_json::json;
@@ -12,6 +13,9 @@ use crate::input::existing_folder;
 
 /// What files of Go templates end in.
 const ENDINGS: [&str; 4] = [".tmpl", ".gotmpl", ".tpl", ".gohtml"];
+
+/// What a template of ours may have.
+const MAX_BYTES: u64 = 16 << 20;
 
 /// What becomes of a source.
 pub(super) const EXPLAINED: &str = r#"Every *.tmpl, *.gotmpl, *.tpl and *.gohtml of the folder is read, none is changed. With --out the
@@ -35,8 +39,9 @@ pub(super) fn run(session: &Session, options: &Migrate) -> Result<Exit, Stop> {
     let sources = read(&options.folder)?;
     let named = sources.iter().map(|(name, text)| (name.as_str(), text.as_str()));
     let migration = prompt_templates::migrate(named);
+    let paths = paths(&migration, options.out.as_deref().unwrap_or(Path::new("")))?;
     if let Some(out) = &options.out {
-        write(&migration, out)?;
+        write(&migration, out, &paths)?;
     }
     let output = &session.output;
     for note in &migration.notes {
@@ -48,7 +53,7 @@ pub(super) fn run(session: &Session, options: &Migrate) -> Result<Exit, Stop> {
                 "message": note.message,
             }));
         } else {
-            output.line(format!("{}/{note}", options.folder.display()));
+            output.human(format!("{}/{note}", options.folder.display()));
         }
     }
     let [all, templates, notes] = [sources.len(), migration.templates.len(), migration.notes.len()];
@@ -74,17 +79,21 @@ fn read(folder: &Path) -> Result<Vec<(String, String)>, Stop> {
             let entry = entry.map_err(cannot)?;
             let (path, kind) = (entry.path(), entry.file_type().map_err(cannot)?);
             let name = entry.file_name();
-            let name = name.to_string_lossy();
-            if name.starts_with('.') {
+            let shown = name.to_string_lossy();
+            if shown.starts_with('.') {
                 continue;
             }
             if kind.is_dir() {
                 folders.push(path);
-            } else if ENDINGS.iter().any(|ending| name.ends_with(ending)) {
-                let text = fs::read_to_string(&path)
-                    .map_err(|error| Stop::refused(format_args!("{}: {error}", path.display())))?;
-                let name = path.strip_prefix(folder).unwrap_or(&path).to_string_lossy();
-                sources.push((name.into_owned(), text));
+            } else if ENDINGS.iter().any(|ending| shown.ends_with(ending)) {
+                let refuse = |why: &str| Stop::refused(format_args!("{}: {why}", path.display()));
+                if !kind.is_file() {
+                    return Err(refuse("it is a link, device or pipe, not a file"));
+                }
+                let text = text(&path).map_err(|why| refuse(&why))?;
+                let name = path.strip_prefix(folder).unwrap_or(&path).to_str();
+                sources
+                    .push((name.ok_or_else(|| refuse("its name is not UTF-8"))?.to_owned(), text));
             }
         }
     }
@@ -97,25 +106,61 @@ fn read(folder: &Path) -> Result<Vec<(String, String)>, Stop> {
     Ok(sources)
 }
 
-/// Writes the templates; if one is there already, none is written.
-fn write(migration: &Migration, out: &Path) -> Result<(), Stop> {
-    let path = |name: &str| out.join(format!("{name}.prompt.md"));
-    let mut paths: Vec<_> = migration.templates.iter().map(|one| path(&one.name)).collect();
-    if let Some(there) = paths.iter().find(|path| path.exists()) {
-        return Err(Stop::refused(format_args!("{} is there already", there.display()))
-            .help("name an empty folder, or move the file away"));
+/// Reads a source; says why it is none.
+fn text(path: &Path) -> Result<String, String> {
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(|error| error.to_string())?;
+    file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(format!("the file has over {MAX_BYTES} bytes, which a template may have"));
     }
-    paths.sort();
-    if let Some(twice) = paths.windows(2).find(|pair| pair[0] == pair[1]) {
+    String::from_utf8(bytes).map_err(|_| "the file is not UTF-8".to_owned())
+}
+
+/// Returns where each template goes. Their names come from the sources: none may lead out of the
+/// folder, or to where another one is.
+fn paths(migration: &Migration, out: &Path) -> Result<Vec<PathBuf>, Stop> {
+    let mut paths = Vec::new();
+    for name in migration.templates.iter().map(|template| &template.name) {
+        let is_inside =
+            Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
+        if !is_inside || name.contains(|c: char| c.is_control() || "\"\\".contains(c)) {
+            return Err(Stop::refused(format_args!("{name:?} cannot be the name of a template"))
+                .help("rename the source or the definition, and what includes it"));
+        }
+        let file = format!("{name}.prompt.md");
+        // By its parts, so that one path is written in one way.
+        paths.push(out.components().chain(Path::new(&file).components()).collect::<PathBuf>());
+    }
+    let mut sorted: Vec<_> = paths.iter().collect();
+    sorted.sort();
+    if let Some(twice) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
         return Err(Stop::refused(format_args!("two sources would become {}", twice[0].display()))
             .help("rename one of them, and what includes it"));
     }
-    for template in &migration.templates {
-        let path = path(&template.name);
-        let folder = path.parent().unwrap_or(out);
-        fs::create_dir_all(folder)
-            .and_then(|()| fs::write(&path, &template.text))
+    Ok(paths)
+}
+
+/// Writes the templates; if one is there already, none is written.
+fn write(migration: &Migration, out: &Path, paths: &[PathBuf]) -> Result<(), Stop> {
+    // A link counts, wherever it leads.
+    if let Some(there) = paths.iter().find(|path| path.symlink_metadata().is_ok()) {
+        return Err(Stop::refused(format_args!("{} is there already", there.display()))
+            .help("name an empty folder, or move the file away"));
+    }
+    fs::create_dir_all(out)
+        .map_err(|error| Stop::refused(format_args!("{}: {error}", out.display())))?;
+    for (template, path) in migration.templates.iter().zip(paths) {
+        create(path, &template.text)
             .map_err(|error| Stop::failed(format_args!("{}: {error}", path.display())))?;
     }
     Ok(())
+}
+
+/// Writes a file that is not there.
+fn create(path: &Path, text: &str) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    OpenOptions::new().write(true).create_new(true).open(path)?.write_all(text.as_bytes())
 }

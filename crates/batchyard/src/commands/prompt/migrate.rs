@@ -1,7 +1,7 @@
 //! `prompt migrate`: templates of Go, rewritten.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
 use std::path::{Component, Path, PathBuf};
 
 use prompt_templates::Migration;
@@ -9,13 +9,13 @@ use serde_json::json;
 
 use crate::cli::Session;
 use crate::exit::{Exit, Stop};
-use crate::input::existing_folder;
+use crate::input::{Input, existing_folder};
 
 /// What files of Go templates end in.
 const ENDINGS: [&str; 4] = [".tmpl", ".gotmpl", ".tpl", ".gohtml"];
 
 /// What a template of ours may have.
-const MAX_BYTES: u64 = 16 << 20;
+const MAX_BYTES: usize = 16 << 20;
 
 /// What becomes of a source.
 pub(super) const EXPLAINED: &str = r#"Every *.tmpl, *.gotmpl, *.tpl and *.gohtml of the folder is read, none is changed. With --out the
@@ -90,7 +90,10 @@ fn read(folder: &Path) -> Result<Vec<(String, String)>, Stop> {
                 if !kind.is_file() {
                     return Err(refuse("it is a link, device or pipe, not a file"));
                 }
-                let text = text(&path).map_err(|why| refuse(&why))?;
+                let text = Input::File(path.clone()).read_text()?;
+                if text.len() > MAX_BYTES {
+                    return Err(refuse("it is larger than the 16 MiB that a template may have"));
+                }
                 let name = path.strip_prefix(folder).unwrap_or(&path).to_str();
                 sources
                     .push((name.ok_or_else(|| refuse("its name is not UTF-8"))?.to_owned(), text));
@@ -104,17 +107,6 @@ fn read(folder: &Path) -> Result<Vec<(String, String)>, Stop> {
     }
     sources.sort();
     Ok(sources)
-}
-
-/// Reads a source; says why it is none.
-fn text(path: &Path) -> Result<String, String> {
-    let mut bytes = Vec::new();
-    let file = File::open(path).map_err(|error| error.to_string())?;
-    file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
-    if bytes.len() as u64 > MAX_BYTES {
-        return Err(format!("the file has over {MAX_BYTES} bytes, which a template may have"));
-    }
-    String::from_utf8(bytes).map_err(|_| "the file is not UTF-8".to_owned())
 }
 
 /// Returns where each template goes. Their names come from the sources: none may lead out of the

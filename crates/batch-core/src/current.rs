@@ -16,6 +16,12 @@ struct Call {
     pass: Pass,
 }
 
+impl Call {
+    fn is_of(&self, engine: usize, batch: BatchId) -> bool {
+        self.engine == engine && self.batch == Some(batch)
+    }
+}
+
 /// How far a batch is that goes through alone.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Pass {
@@ -68,16 +74,13 @@ pub(crate) fn is_running(engine: usize) -> bool {
 
 /// Says whether the thread is inside the call that was given `batch`.
 pub(crate) fn is_running_batch(engine: usize, batch: BatchId) -> bool {
-    let is_it = |call: &Call| call.engine == engine && call.batch == Some(batch);
-    RUNNING.with(|running| running.borrow().iter().any(is_it))
+    RUNNING.with(|running| running.borrow().iter().any(|call| call.is_of(engine, batch)))
 }
 
 /// Notes that all of a batch is completed, if the thread is inside the call that was given it and it
 /// goes through alone; says whether it is so.
 pub(crate) fn complete_pass(engine: usize, batch: BatchId) -> bool {
-    let is_it = |call: &&mut Call| {
-        call.pass == Pass::Open && call.engine == engine && call.batch == Some(batch)
-    };
+    let is_it = |call: &&mut Call| call.pass == Pass::Open && call.is_of(engine, batch);
     RUNNING.with(|running| {
         let mut calls = running.borrow_mut();
         let call = calls.iter_mut().find(is_it);

@@ -6,7 +6,7 @@ mod support;
 use std::fs;
 use std::process::{Command, Stdio};
 
-use git_batch::{ApplyError, Commit, OpErrorKind, Operation, stops};
+use git_batch::{ApplyError, Commit, GitBatch, OnMoved, OpErrorKind, Operation, Settings, stops};
 use support::{Fixture, kind, landed};
 
 fn commit(id: &str, branch: &str) -> Operation {
@@ -108,6 +108,45 @@ fn a_push_whose_answer_was_lost_is_not_made_again() {
         fs::rename(&away, &remote).unwrap();
         fixture.hook("reference-transaction", "exit 0");
         is_once(&fixture, is_grouped);
+    }
+}
+
+/// The remote takes the push and the answer is lost; before it is asked again somebody goes on from what
+/// has arrived.
+#[test]
+fn a_push_that_others_go_on_from_before_it_is_heard_of_has_landed() {
+    for (is_grouped, on_moved) in [
+        (true, OnMoved::Merge),
+        (true, OnMoved::Fail),
+        (false, OnMoved::Merge),
+        (false, OnMoved::Rebase),
+    ] {
+        let fixture = Fixture::new();
+        let branch = if is_grouped { "there" } else { "main" };
+        let go_on = format!(
+            "test -e gone && exit 0; touch gone; \
+             new=$(git -c user.name=B -c user.email=b@c commit-tree -p {branch} -m Theirs {branch}^{{tree}}); \
+             git update-ref refs/heads/{branch} $new; kill -9 $PPID"
+        );
+        fixture.hook("post-receive", &go_on);
+        let settings = Settings::default().with_on_moved(on_moved);
+        let git = GitBatch::open(fixture.work(), settings).unwrap();
+        let report = git.apply(operations(is_grouped)).unwrap();
+        for (id, _) in &report.outcomes {
+            landed(&report, id);
+        }
+        assert_eq!(report.pushes(), 1);
+        let log = fixture.at_remote(["log", "--format=%s", &format!("{branch}~2..{branch}")]);
+        assert_eq!(log, "Theirs\nOnce\n");
+        let arrived = fixture.at_remote(["rev-parse", &format!("{branch}~1")]);
+        if is_grouped {
+            assert_eq!(fixture.id("here"), landed(&report, "here"));
+            assert_eq!(fixture.id("there"), landed(&report, "there"));
+        }
+        assert_eq!(landed(&report, "push").to_string(), arrived.trim());
+        let again = fixture.open().apply(operations(is_grouped)).unwrap();
+        assert_eq!((again.replayed.len(), again.pushes()), (again.outcomes.len(), 0));
+        fixture.assert_sound();
     }
 }
 

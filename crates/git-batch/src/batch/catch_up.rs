@@ -25,28 +25,44 @@ impl Batch<'_, '_> {
             return Ok(ours);
         }
         let on_moved = self.session.settings.on_moved;
-        if on_moved == OnMoved::Fail && self.resumed.is_none() {
+        let may_be_there = self.may_be_there(name);
+        if on_moved == OnMoved::Fail && !may_be_there {
             return Err(moved(name));
         }
         let theirs = self.remote_tip(name)?.unwrap_or(listed);
         if let Some(remote) = &mut self.remote {
             remote.refs.insert(name.as_bstr().to_owned(), theirs);
         }
+        if let Some(arrived) = self.arrived(name, theirs) {
+            return Ok(arrived);
+        }
         match self.session.store.is_ancestor(ours, theirs)? {
-            // An earlier process pushed it, and others have gone on from there.
-            true if self.resumed.is_some() => return Ok(ours),
+            // It was pushed, and others have gone on from there.
+            true if may_be_there => return Ok(ours),
             true => return Err(Outcome::Superseded),
-            false if on_moved == OnMoved::Fail => return Err(moved(name)),
             false => {}
         }
         match on_moved {
+            OnMoved::Fail => Err(moved(name)),
             OnMoved::Rebase => {
                 let (id, remade) = self.rebase(ours, theirs)?;
                 self.remade.extend(remade);
                 Ok(id)
             }
-            _ => self.merge_theirs(name, ours, theirs),
+            OnMoved::Merge => self.merge_theirs(name, ours, theirs),
         }
+    }
+
+    /// Whether the branch was pushed before, by this process or an earlier one, and nobody knows what
+    /// became of that.
+    pub(super) fn may_be_there(&self, name: &FullName) -> bool {
+        self.resumed.is_some() || self.sent.contains_key(name)
+    }
+
+    /// What this process has sent of a branch and is in what the remote has.
+    fn arrived(&self, name: &FullName, theirs: ObjectId) -> Option<ObjectId> {
+        let sent = self.sent.get(name)?;
+        sent.iter().rev().copied().find(|id| self.session.store.contains(theirs, *id))
     }
 
     /// Brings branches together with what the remote has now: gives what can be pushed of each, durable

@@ -208,8 +208,7 @@ impl Batch<'_, '_> {
     /// Whether all of a group is at the remote already: by an earlier process, or by a push of this one
     /// that was cut off.
     fn is_pushed(&mut self, wanted: &BTreeMap<FullName, ObjectId>) -> Result<bool, OpError> {
-        let was_cut_off = wanted.keys().any(|name| self.unheard.contains(name));
-        if self.resumed.is_none() && !was_cut_off {
+        if !wanted.keys().any(|name| self.may_be_there(name)) {
             return Ok(false);
         }
         self.look_behind(wanted)?;

@@ -60,6 +60,9 @@ struct Batch<'s, 'a> {
     /// What an earlier process pushed or was about to push in place of the tips of branches;
     /// `None` if this is no batch of an earlier process.
     resumed: Option<BTreeMap<FullName, ObjectId>>,
+    /// What this process has sent of branches, whatever was said of it: it may have arrived, and others
+    /// may have gone on from there.
+    sent: BTreeMap<FullName, Vec<ObjectId>>,
     /// The commits that were made again on top of what the remote had, each with the new one.
     remade: BTreeMap<ObjectId, ObjectId>,
     /// What the remote has confirmed of groups: what was wanted of each branch, and what was pushed.

@@ -24,9 +24,7 @@ impl Batch<'_, '_> {
         let theirs = match self.look_behind(wanted).and_then(|()| self.remote()) {
             Ok(state) => state.refs.clone(),
             Err(error) => {
-                if self.resumed.is_some() {
-                    self.note_unheard(wanted.keys().cloned(), is_atomic);
-                }
+                self.note_unheard(self.in_doubt(wanted.keys()), is_atomic);
                 return all(error.into());
             }
         };
@@ -43,7 +41,7 @@ impl Batch<'_, '_> {
                     self.receipt.refs.iter().any(|change| {
                         change.place == Place::Remote && change.name == name.as_bstr()
                     });
-                let is_known = is_ours || self.resumed.is_some();
+                let is_known = is_ours || self.may_be_there(name);
                 let result = if is_known { Ok(()) } else { Err(Outcome::Superseded) };
                 results.insert(name.clone(), result);
             } else if let Err(outcome) = self.check_forward(name, expect, new) {
@@ -81,9 +79,10 @@ impl Batch<'_, '_> {
                     _ => OpError::new(OpErrorKind::Remote, causes(&error)).into(),
                 };
                 let names: Vec<FullName> = names(&updates).collect();
-                if has_run > 0 || self.resumed.is_some() {
-                    self.note_unheard(names.clone(), is_atomic);
+                if has_run > 0 {
+                    self.note_sent(&names, wanted);
                 }
+                self.note_unheard(self.in_doubt(&names), is_atomic);
                 results.extend(names.into_iter().map(|name| (name, Err(outcome.clone()))));
             }
             Ok(report) => {
@@ -92,12 +91,29 @@ impl Batch<'_, '_> {
                 for (name, status) in report.refs {
                     let result = self.read_status(&name, &updates, status);
                     if let Ok(name) = FullName::try_from(name) {
+                        if is_in_doubt(&result) {
+                            self.note_sent(std::slice::from_ref(&name), wanted);
+                        }
                         results.insert(name, result);
                     }
                 }
             }
         }
         results
+    }
+
+    /// Those of some branches that may be at the remote.
+    fn in_doubt<'n, I: IntoIterator<Item = &'n FullName>>(&self, names: I) -> Vec<FullName> {
+        names.into_iter().filter(|name| self.may_be_there(name)).cloned().collect()
+    }
+
+    /// Notes what was sent of branches and may have arrived, whatever was said of it.
+    fn note_sent(&mut self, names: &[FullName], wanted: &BTreeMap<FullName, ObjectId>) {
+        for name in names {
+            if let Some(&id) = wanted.get(name) {
+                self.sent.entry(name.clone()).or_default().push(id);
+            }
+        }
     }
 
     /// Notes branches that may have arrived at the remote although nobody has said so, where their
@@ -174,6 +190,10 @@ impl Batch<'_, '_> {
             }
         }
     }
+}
+
+fn is_in_doubt(result: &Result<(), Outcome>) -> bool {
+    matches!(result, Err(Outcome::Rejected { class: Class::Transient, .. }))
 }
 
 fn names(updates: &[RefUpdate]) -> impl Iterator<Item = FullName> {

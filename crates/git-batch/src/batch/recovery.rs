@@ -140,16 +140,14 @@ impl Batch<'_, '_> {
         }
     }
 
-    /// Learns what the remote has where it may have gone on from what an earlier process pushed.
+    /// Learns what the remote has where it may have gone on from what was pushed before.
     pub(super) fn look_behind(
         &mut self,
         wanted: &BTreeMap<FullName, ObjectId>,
     ) -> Result<(), OpError> {
-        if self.resumed.is_none() {
-            return Ok(());
-        }
         for name in wanted.keys() {
-            if let Some(id) = self.remote_tip(name)?
+            if self.may_be_there(name)
+                && let Some(id) = self.remote_tip(name)?
                 && let Some(remote) = &mut self.remote
             {
                 remote.refs.insert(name.as_bstr().to_owned(), id);

@@ -280,6 +280,7 @@ impl<'a> Session<'a> {
             record: None,
             references: References::new(),
             resumed: None,
+            sent: BTreeMap::new(),
             remade: BTreeMap::new(),
             confirmed: BTreeMap::new(),
             unheard: BTreeSet::new(),

@@ -17,16 +17,25 @@ pub(crate) use self::verdicts::{Verdict, Verdicts};
 /// A command that says whether a landing may be pushed.
 ///
 /// It runs in a folder of its own that holds the files of the merged tree and nothing else, not even
-/// a `.git`, and passes if it ends with status 0. Nothing of the repository is locked meanwhile. If
-/// it fails, the landing is taken apart: the first branch with which it fails is left out
+/// a `.git`, and passes if it ends with status 0. Nothing of the repository is locked while it runs,
+/// only while the files are put there. A tree that cannot be checked out, as where a filter is missing,
+/// has failed. If it fails, the landing is taken apart: the first branch with which it fails is left out
 /// ([`OpErrorKind::Gate`](crate::OpErrorKind::Gate)), and the others are merged without it and looked
 /// at again, so that all that is pushed has passed as a whole. Nobody is left out for a failure that
 /// was seen only once. Of `n` branches one bad one costs at most `4 + log2(n)` runs. Where what the
-/// remote has fails already, branches that repair it land; else nothing does.
+/// remote has fails already, branches that repair it land with those before them, if not more than
+/// eight that fail come behind; else nothing does.
 ///
 /// [`GitBatch::apply`](crate::GitBatch::apply) and [`submit`](crate::GitBatch::submit) ask it for each
 /// branch that is pushed, so branches that fail only together pass there. An operation that a branch
-/// fails with is left out; what had been committed before and fails is not pushed.
+/// fails with is left out; what had been committed before and fails is not pushed. A branch that the
+/// remote has moved meanwhile waits until the others have landed; then the gate looks at what both make
+/// together, and a second push brings that. If the remote moves again each time, the fifth time is the
+/// last ([`Class::Transient`](crate::Class::Transient)).
+///
+/// What is looked at is what the local branches were when the batch began. Who commits to one of them
+/// while the gate runs keeps the commit, and the operations on that branch fail
+/// ([`OpErrorKind::BranchMoved`](crate::OpErrorKind::BranchMoved)); done again, they build on it.
 ///
 /// What it says of a tree is kept: a pass for 30 days, a failure for an hour; not that of another
 /// program, `PATH` or script. A run that was ended by its time limit or by a signal, or that a shell

@@ -4,12 +4,11 @@ use gix::refs::FullName;
 
 use crate::batch::pause;
 use crate::earlier::Earlier;
-use crate::passage::{Judged, Passage};
+use crate::passage::{Judged, Passage, branch_of};
 use crate::plan::plan;
 use crate::repository::{Repository, collect, cut_off, fill};
 use crate::{
     ApplyError, Class, Extent, OpError, OpErrorKind, Operation, OperationKind, Outcome, Report,
-    guard,
 };
 
 /// How often a landing is tried when the remote moves under it.
@@ -71,7 +70,8 @@ impl Repository {
                     }
                 }
                 Judged::Stop(end) => fill(&mut outcomes, &end),
-                Judged::Passes => {
+                // A landing catches up by itself, so nothing of it waits.
+                Judged::Passes | Judged::Moved(..) => {
                     drop(at_work);
                     if has_moved(operations, onto, &outcomes) && attempt < MAX_LANDINGS {
                         report.receipts.push(std::mem::take(&mut passage.spent));
@@ -96,7 +96,7 @@ impl Repository {
 fn has_moved(operations: &[&Operation], onto: &FullName, outcomes: &[Option<Outcome>]) -> bool {
     operations.iter().zip(outcomes).any(|(operation, outcome)| {
         matches!(operation.kind, OperationKind::Push(_))
-            && moves(operation, onto)
+            && branch_of(operation).as_ref() == Some(onto)
             && matches!(outcome, Some(Outcome::Rejected { class: Class::Transient, .. }))
     })
 }
@@ -107,22 +107,12 @@ fn done(
     onto: &FullName,
     outcomes: &[Option<Outcome>],
 ) -> Vec<(usize, Outcome)> {
-    let is_done = |index: &usize| !moves(operations[*index], onto);
+    let is_done = |index: &usize| branch_of(operations[*index]).as_ref() != Some(onto);
     let success = |index: usize| {
         let outcome = outcomes[index].clone()?;
         outcome.is_success().then_some((index, outcome))
     };
     (0..operations.len()).filter(is_done).filter_map(success).collect()
-}
-
-/// Whether an operation is about the branch.
-fn moves(operation: &Operation, branch: &FullName) -> bool {
-    let name = match &operation.kind {
-        OperationKind::Commit(commit) => &commit.branch,
-        OperationKind::Merge(merge) => &merge.into,
-        OperationKind::Push(push) => &push.branch,
-    };
-    guard::refname::branch(name).is_ok_and(|name| name == *branch)
 }
 
 fn after_a_push(operation: &Operation) -> OpError {

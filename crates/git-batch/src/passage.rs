@@ -1,6 +1,6 @@
 //! One batch on its way through the gate: built, looked at, and built again without what fails.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use gix::ObjectId;
 use gix::refs::FullName;
@@ -9,16 +9,19 @@ use crate::gate::{self, Ran, Scratch, Verdicts};
 use crate::lock;
 use crate::publish::scrub;
 use crate::repository::Repository;
-use crate::{Class, OpError, OpErrorKind, Outcome, Receipt};
+use crate::{Class, OpError, OpErrorKind, Operation, OperationKind, Outcome, Receipt, guard};
 
 /// How often a branch may change while the gate runs.
 const MAX_CHANGES: usize = 5;
 
+/// A tree that the gate has to look at, in its folder.
+pub(crate) type Question = (ObjectId, Scratch);
+
 /// What has to be remembered while the gate runs and nothing is locked.
-#[derive(Debug)]
-pub(crate) struct Passage<'a> {
+#[derive(Debug, Default)]
+pub(crate) struct Passage {
     /// What the gate says, if there is one.
-    pub(crate) verdicts: Option<Verdicts<'a>>,
+    pub(crate) verdicts: Option<Verdicts>,
     /// Operations that are not run again: what the gate keeps out, and what is done.
     pub(crate) ended: BTreeMap<usize, Outcome>,
     /// The local branches as they were when they were first looked at: what others do to them while
@@ -26,6 +29,8 @@ pub(crate) struct Passage<'a> {
     pub(crate) tips: BTreeMap<FullName, Option<ObjectId>>,
     /// How often the gate was asked for all of a branch.
     asked: BTreeMap<FullName, usize>,
+    /// The last tree of each branch that the remote has moved, and how many there were.
+    moved: BTreeMap<FullName, (ObjectId, usize)>,
     /// What it has cost since the last receipt.
     pub(crate) spent: Receipt,
 }
@@ -36,25 +41,22 @@ pub(crate) enum Judged {
     /// It has been carried out.
     #[default]
     Passes,
-    /// The gate has to look at these trees first, each in its folder.
-    Ask(Vec<(ObjectId, Scratch)>),
+    /// The gate has to look at these trees first.
+    Ask(Vec<Question>),
     /// The batch has to be done without these operations.
     LeaveOut(Vec<(usize, Outcome)>),
+    /// It has been carried out, but for these branches, which the remote has moved: the gate has to look
+    /// at what they are together with that.
+    Moved(BTreeSet<FullName>, Vec<Question>),
     /// Nothing of it can be done.
     Stop(Outcome),
 }
 
-impl<'a> Passage<'a> {
-    pub(crate) fn new(repository: &'a Repository) -> Passage<'a> {
+impl Passage {
+    pub(crate) fn new(repository: &Repository) -> Passage {
         let state = lock::state_of(&repository.common_dir);
         let gate = repository.settings.gate.as_ref();
-        Passage {
-            verdicts: gate.map(|gate| Verdicts::of(gate, &state)),
-            ended: BTreeMap::new(),
-            tips: BTreeMap::new(),
-            asked: BTreeMap::new(),
-            spent: Receipt::default(),
-        }
+        Passage { verdicts: gate.map(|gate| Verdicts::of(gate, &state)), ..Passage::default() }
     }
 
     /// Notes that the gate is asked for all of a branch; an error is that it has changed too often.
@@ -71,8 +73,25 @@ impl<'a> Passage<'a> {
         Err(Outcome::Rejected { class: Class::Transient, reason })
     }
 
+    /// Notes that the gate has to look at what a branch and what the remote has got make together; an
+    /// error is that the remote has moved too often.
+    pub(crate) fn note_moved(&mut self, branch: &FullName, tree: ObjectId) -> Result<(), Outcome> {
+        let (last, count) = self.moved.entry(branch.clone()).or_insert((tree, 1));
+        if *last != tree {
+            (*last, *count) = (tree, *count + 1);
+        }
+        if *count <= MAX_CHANGES {
+            return Ok(());
+        }
+        let reason = format!(
+            "the remote's branch {:?} moved {MAX_CHANGES} times while the gate ran",
+            branch.shorten()
+        );
+        Err(Outcome::Rejected { class: Class::Transient, reason })
+    }
+
     /// Lets the gate look at trees. Nothing is to be locked meanwhile.
-    pub(crate) fn ask(&mut self, questions: Vec<(ObjectId, Scratch)>) -> Result<(), OpError> {
+    pub(crate) fn ask(&mut self, questions: Vec<Question>) -> Result<(), OpError> {
         let Some(verdicts) = &mut self.verdicts else { return Ok(()) };
         for (tree, scratch) in questions {
             if verdicts.gate().is_stopped() {
@@ -86,10 +105,56 @@ impl<'a> Passage<'a> {
         }
         Ok(())
     }
+
+    /// Keeps the ends of all operations but those that wait for the gate to look at `branches`, with
+    /// what was skipped because of them: only these are done again.
+    pub(crate) fn end_all_but(
+        &mut self,
+        branches: &BTreeSet<FullName>,
+        operations: &[&Operation],
+        order: &[usize],
+        outcomes: &[Option<Outcome>],
+    ) {
+        let mut again = BTreeSet::new();
+        loop {
+            let before = again.len();
+            for &index in order {
+                let is_again = match &outcomes[index] {
+                    Some(Outcome::Rejected { class: Class::Transient, .. }) => {
+                        branch_of(operations[index]).is_some_and(|name| branches.contains(&name))
+                    }
+                    Some(Outcome::Skipped { because }) => {
+                        again.iter().any(|index: &usize| operations[*index].id == *because)
+                    }
+                    _ => false,
+                };
+                if is_again {
+                    again.insert(index);
+                }
+            }
+            if again.len() == before {
+                break;
+            }
+        }
+        let ended = order.iter().filter(|index| !again.contains(index));
+        let ended = ended.filter_map(|index| Some((*index, outcomes[*index].clone()?)));
+        self.ended.extend(ended);
+        self.tips.clear();
+    }
+}
+
+/// The branch that an operation moves, here or at the remote.
+pub(crate) fn branch_of(operation: &Operation) -> Option<FullName> {
+    let name = match &operation.kind {
+        OperationKind::Commit(commit) => &commit.branch,
+        OperationKind::Merge(merge) => &merge.into,
+        OperationKind::Push(push) => &push.branch,
+    };
+    guard::refname::branch(name).ok()
 }
 
 /// Runs the command once.
-pub(crate) fn run(verdicts: &Verdicts<'_>, scratch: &Scratch) -> Result<Ran, OpError> {
+fn run(verdicts: &Verdicts, scratch: &Scratch) -> Result<Ran, OpError> {
     gate::run(verdicts.gate(), scratch).map_err(|error| {
         let command = scrub::line(verdicts.gate().to_string().as_bytes());
         OpError::new(OpErrorKind::Gate, format!("the gate `{command}` cannot be run: {error}"))

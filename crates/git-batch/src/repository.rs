@@ -110,26 +110,47 @@ impl Repository {
         let Batch { operations, order, earlier, how } = *batch;
         let extent = if matches!(how, Run::Dry) { Extent::Preview } else { Extent::All };
         let mut passage = Passage::new(self);
+        let mut is_again = false;
         loop {
             let mut session = match kept.take() {
                 Some(session) => session,
                 None => self.session(earlier, extent)?,
             };
-            let ran = if let Run::Once { key, name } = how {
+            let mut ran = if let Run::Once { key, name } = how {
                 session.run_once(operations, order, outcomes, (key, name), &mut passage)?
             } else {
                 let judged = session.run(operations, order, outcomes, &mut passage);
-                let receipt =
-                    matches!(judged, Judged::Passes).then(|| std::mem::take(&mut passage.spent));
+                let is_done = matches!(judged, Judged::Passes | Judged::Moved(..));
+                let receipt = is_done.then(|| std::mem::take(&mut passage.spent));
                 Ran { receipt, judged, ..Ran::default() }
             };
+            if matches!(ran.judged, Judged::Passes | Judged::Moved(..)) {
+                report.receipts.extend(ran.receipt.take());
+                // What this call has done itself is not replayed.
+                if !std::mem::replace(&mut is_again, true) {
+                    let ids = ran.replayed.into_iter().map(|index| operations[index].id.clone());
+                    report.replayed.extend(ids);
+                }
+            }
             let end = match ran.judged {
                 Judged::Passes => {
                     *kept = Some(session);
-                    report.receipts.extend(ran.receipt);
-                    let ids = ran.replayed.into_iter().map(|index| operations[index].id.clone());
-                    report.replayed.extend(ids);
                     return Ok(());
+                }
+                Judged::Moved(branches, questions) => {
+                    drop(session);
+                    passage.end_all_but(&branches, operations, order, outcomes);
+                    match passage.ask(questions) {
+                        Ok(()) => continue,
+                        Err(error) => {
+                            // They would have landed, had it run.
+                            let waits = |index: &&usize| !passage.ended.contains_key(*index);
+                            for &index in order.iter().filter(waits) {
+                                outcomes[index] = Some(error.clone().into());
+                            }
+                            error.into()
+                        }
+                    }
                 }
                 Judged::LeaveOut(ends) => {
                     *kept = Some(session);

@@ -10,7 +10,7 @@ use git_batch::{
     Class, Commit, Gate, GitBatch, OpErrorKind, Operation, Outcome, Report, Settings, Strategy,
 };
 use support::worktree::{capture, linked, put};
-use support::{Fixture, kind, landed, try_run};
+use support::{Fixture, kind, landed, run, try_run};
 
 /// A gate that counts its runs and refuses files with `bad` in them.
 fn gate(fixture: &Fixture) -> Gate {
@@ -169,6 +169,144 @@ fn what_the_remote_has_got_meanwhile_is_looked_at_with_the_rest() {
         }
         assert!(runs(&fixture) >= 2);
     }
+}
+
+/// Another handle commits while the gate looks at it.
+#[test]
+fn others_work_while_the_gate_looks_at_what_the_remote_has_got() {
+    let fixture = Fixture::new();
+    fixture.branch("a", "main", "a.txt", "good\n");
+    fixture.git(["push", "-q", "origin", "a"]);
+    fixture.move_remote("a", "theirs.txt", "good\n");
+    let (begun, go) = (fixture.beside("begun"), fixture.beside("go"));
+    let text = format!(
+        "test -e theirs.txt || exit 0; touch '{}'; while ! test -e '{}'; do sleep 0.01; done",
+        begun.display(),
+        go.display()
+    );
+    let git = open(&fixture, script(&fixture, &text));
+    let here = Commit::new("here", "h").with_base("main").write("here.txt", "x\n");
+    let operations = || {
+        vec![
+            commit("a1", "a", "good\n").in_group("g"),
+            Operation::push("push a", "a").in_group("g"),
+            Operation::commit("here", here.clone()).in_group("g"),
+            commit("b", "b", "good\n"),
+            Operation::push("push b", "b"),
+        ]
+    };
+    let report = std::thread::scope(|scope| {
+        let applied = scope.spawn(|| git.apply(operations()).unwrap());
+        while !begun.exists() {
+            std::thread::yield_now();
+        }
+        // The others have landed, and of the group nothing.
+        assert_eq!(fixture.at_remote(["branch", "--format=%(refname:short)"]), "a\nb\nmain\n");
+        assert_eq!(fixture.git(["branch", "--list", "here"]), "");
+        let settings = Settings::default().with_wait(std::time::Duration::ZERO);
+        let other = GitBatch::open(fixture.work(), settings).unwrap();
+        landed(&other.apply(vec![commit("c", "c", "good\n")]).unwrap(), "c");
+        fs::write(&go, "").unwrap();
+        applied.join().unwrap()
+    });
+    for (id, _) in &report.outcomes {
+        landed(&report, id);
+    }
+    assert!(report.replayed.is_empty());
+    assert_eq!(report.receipt().gate_runs as usize, runs(&fixture));
+    // Two branches, and the first once more with what the remote had got.
+    assert_eq!(runs(&fixture), 3);
+    assert_eq!(fixture.at_remote(["log", "--format=%s", "-1", "a^1"]), "a1\n");
+    assert_eq!(fixture.id("here"), landed(&report, "here"));
+    let again = git.apply(operations()).unwrap();
+    assert_eq!((again.replayed.len(), again.pushes()), (operations().len(), 0));
+    fixture.assert_sound();
+}
+
+/// More than are looked at together, and one that the remote's part breaks.
+#[test]
+fn many_branches_that_the_remote_has_moved_are_looked_at_each_once() {
+    let fixture = Fixture::new();
+    let names: Vec<String> = (0..10).map(|n| format!("b{n}")).collect();
+    let other = fixture.beside("other");
+    fixture.move_remote("main", "theirs.txt", "good\n");
+    let theirs = run(&other, ["rev-parse", "HEAD"]);
+    fixture.move_remote("main", "theirs.txt", "bad\n");
+    for name in &names {
+        fixture.git(["branch", name, "main"]);
+        let from = if name == "b3" { "main" } else { theirs.trim() };
+        fixture.at_remote(["update-ref", &format!("refs/heads/{name}"), from]);
+    }
+    let task = |name: &String| {
+        [commit(name, name, "good\n"), Operation::push(format!("push {name}"), name)]
+    };
+    let report = apply(&fixture, names.iter().flat_map(task).collect());
+    for (id, _) in report.outcomes.iter().filter(|(id, _)| id != "push b3") {
+        landed(&report, id);
+    }
+    assert_eq!(kind(report.get("push b3")), Some(OpErrorKind::Gate));
+    // A failure is looked at twice.
+    assert_eq!(runs(&fixture), 10 + 10 + 1);
+    fixture.assert_sound();
+}
+
+/// Whenever the gate runs, somebody pushes.
+#[test]
+fn a_remote_that_never_rests_is_given_up() {
+    let fixture = Fixture::new();
+    fixture.branch("a", "main", "a.txt", "good\n");
+    fixture.git(["push", "-q", "origin", "a"]);
+    let push = format!(
+        "cd '{}'; export GIT_INDEX_FILE=own; git read-tree a; git update-index --add --cacheinfo \
+         100644,$(date +%N | git hash-object -w --stdin),theirs.txt; \
+         git update-ref refs/heads/a $(git -c user.name=B -c user.email=b@c commit-tree -p a -m theirs $(git write-tree))",
+        fixture.remote().display()
+    );
+    let git = open(&fixture, script(&fixture, &push));
+    let report =
+        git.apply(vec![commit("a1", "a", "good\n"), Operation::push("push a", "a")]).unwrap();
+    landed(&report, "a1");
+    match report.get("push a") {
+        Some(Outcome::Rejected { class: Class::Transient, reason }) => {
+            assert!(reason.contains("while the gate ran"), "{reason}");
+        }
+        other => panic!("{other:?}"),
+    }
+    assert!(runs(&fixture) <= 1 + 5, "{}", runs(&fixture));
+}
+
+/// A tree that cannot be checked out, for want of a filter, is as one that the gate has refused.
+#[test]
+fn a_tree_that_cannot_be_checked_out_keeps_no_other_back() {
+    let fixture = Fixture::new();
+    fixture.git(["config", "filter.secret.smudge", "false"]);
+    fixture.git(["config", "filter.secret.required", "true"]);
+    let filtered = |branch: &str| {
+        let commit = Commit::new(branch, "f").with_base("main");
+        commit.write(".gitattributes", "src/lib.rs filter=secret\n")
+    };
+    let operations = vec![
+        commit("a", "a", "good\n"),
+        Operation::push("push a", "a"),
+        commit("b1", "b", "good\n"),
+        Operation::commit("b2", filtered("b")),
+        Operation::push("push b", "b"),
+    ];
+    let report = apply(&fixture, operations);
+    for id in ["a", "push a", "b1", "push b"] {
+        landed(&report, id);
+    }
+    let Some(Outcome::Failed(error)) = report.get("b2") else { panic!("{report:?}") };
+    assert_eq!(error.kind, OpErrorKind::Gate);
+    assert!(error.message.contains("cannot check out"), "{error}");
+    // In a landing too.
+    fixture.branch("ok", "main", "ok.txt", "good\n");
+    let commit = filtered("bad");
+    landed(&fixture.open().apply(vec![Operation::commit("f", commit)]).unwrap(), "f");
+    let branches = ["bad", "ok"].map(str::to_owned);
+    let report = open(&fixture, gate(&fixture)).land("main", &branches, Strategy::Merge).unwrap();
+    landed(&report, "ok");
+    assert_eq!(kind(report.get("bad")), Some(OpErrorKind::Gate));
 }
 
 #[test]

@@ -59,6 +59,13 @@ impl Batch<'_, '_> {
         self.resumed.is_some() || self.sent.contains_key(name)
     }
 
+    /// Whether the commit is at the remote already.
+    fn has_arrived(&self, name: &FullName, id: ObjectId) -> bool {
+        let remote = self.remote.as_ref();
+        let there = remote.and_then(|remote| remote.refs.get(name.as_bstr()).copied());
+        there.is_some_and(|there| self.session.store.contains(there, id))
+    }
+
     /// What this process has sent of a branch and is in what the remote has.
     fn arrived(&self, name: &FullName, theirs: ObjectId) -> Option<ObjectId> {
         let sent = self.sent.get(name)?;
@@ -77,8 +84,9 @@ impl Batch<'_, '_> {
             let mut result = self.catch_up(name, ours);
             if let Ok(id) = result
                 && id != ours
+                && !self.has_arrived(name, id)
             {
-                result = self.pass_again(id).map(|()| id);
+                result = self.check_caught_up(name, id).map(|()| id);
             }
             if let Ok(id) = result
                 && id != ours

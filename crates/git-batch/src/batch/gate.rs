@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use gix::ObjectId;
 use gix::refs::FullName;
 
+use super::push::moved;
 use super::{Batch, Pending, PendingKind};
-use crate::gate::{Scratch, Verdict, Verdicts};
-use crate::passage::{self, Judged, Passage};
+use crate::gate::{Ran, Scratch, Verdict, Verdicts};
+use crate::passage::{Judged, Passage, Question};
 use crate::{Class, Gate, OpError, OpErrorKind, Outcome};
 
 /// How many trees are checked out at once.
@@ -18,7 +19,7 @@ type Pushed = BTreeMap<FullName, (usize, usize)>;
 
 impl Batch<'_, '_> {
     /// Builds on the branches as they were when the gate was asked first.
-    pub(super) fn hold_tips(&mut self, passage: &Passage<'_>) {
+    pub(super) fn hold_tips(&mut self, passage: &Passage) {
         for (name, &tip) in &passage.tips {
             let branch = super::Branch { start: tip, tip, ..super::Branch::default() };
             self.branches.insert(name.clone(), branch);
@@ -31,10 +32,32 @@ impl Batch<'_, '_> {
         &mut self,
         pending: &[Pending],
         onto: Option<&FullName>,
-        passage: &mut Passage<'_>,
+        passage: &mut Passage,
     ) -> Judged {
+        loop {
+            let trees = match self.trees_to_ask(pending, onto, passage) {
+                Ok(trees) => trees,
+                Err(judged) => return judged,
+            };
+            let Some(verdicts) = &mut passage.verdicts else { return Judged::Passes };
+            match self.prepare_all(trees, verdicts) {
+                // What cannot be checked out has failed by that.
+                Ok(questions) if questions.is_empty() => {}
+                Ok(questions) => return Judged::Ask(questions),
+                Err(error) => return Judged::Stop(error.into()),
+            }
+        }
+    }
+
+    /// The trees that the gate has to look at next. Where there are none, the error is what it says.
+    fn trees_to_ask(
+        &mut self,
+        pending: &[Pending],
+        onto: Option<&FullName>,
+        passage: &mut Passage,
+    ) -> Result<BTreeSet<ObjectId>, Judged> {
         if passage.verdicts.is_none() {
-            return Judged::Passes;
+            return Err(Judged::Passes);
         }
         for (name, branch) in &self.branches {
             if !branch.starts_at_remote {
@@ -53,7 +76,7 @@ impl Batch<'_, '_> {
                 Ok(Verdict::Ask(_)) if trees.len() == MAX_QUESTIONS => {}
                 Ok(Verdict::Ask(tree)) => match self.note_asked(&name, tree, passage) {
                     Ok(()) => drop(trees.insert(tree)),
-                    Err(end) if onto.is_some() => return Judged::Stop(end),
+                    Err(end) if onto.is_some() => return Err(Judged::Stop(end)),
                     Err(end) => left_out.push((push, end)),
                 },
                 Ok(Verdict::Culprit(step, why)) => {
@@ -68,28 +91,24 @@ impl Batch<'_, '_> {
                     };
                     let end = OpError::new(OpErrorKind::Gate, format!("{what}: {why}")).into();
                     if onto.is_some() {
-                        return Judged::Stop(end);
+                        return Err(Judged::Stop(end));
                     }
                     left_out.push((push, end));
                 }
-                Err(end) if onto.is_some() => return Judged::Stop(end),
+                Err(end) if onto.is_some() => return Err(Judged::Stop(end)),
                 Err(end) => left_out.push((push, end)),
             }
         }
         if !left_out.is_empty() {
-            return Judged::LeaveOut(left_out);
+            return Err(Judged::LeaveOut(left_out));
         }
-        let Some(verdicts) = passage.verdicts.as_ref().filter(|_| !trees.is_empty()) else {
+        if trees.is_empty() {
             let pushes = pending.iter().filter(|p| p.kind == PendingKind::Push);
             let judged = pushes.filter(|p| onto.is_none_or(|onto| *onto == p.branch));
             self.judged = judged.map(|p| (p.branch.clone(), p.commit)).collect();
-            return Judged::Passes;
-        };
-        let prepared: Result<Vec<_>, OpError> = trees
-            .into_iter()
-            .map(|tree| Ok((tree, self.prepare(tree, verdicts.gate())?)))
-            .collect();
-        prepared.map_or_else(|error| Judged::Stop(error.into()), Judged::Ask)
+            return Err(Judged::Passes);
+        }
+        Ok(trees)
     }
 
     /// Leaves out pushes of what the gate has not looked at: it has seen a branch as it was to be in the
@@ -132,7 +151,7 @@ impl Batch<'_, '_> {
         &mut self,
         name: &FullName,
         steps: usize,
-        passage: &mut Passage<'_>,
+        passage: &mut Passage,
     ) -> Result<Verdict, Outcome> {
         let branch = &self.branches[name];
         let trees: Vec<ObjectId> = branch.steps[..steps].iter().map(|step| step.new_tree).collect();
@@ -156,7 +175,7 @@ impl Batch<'_, '_> {
         &self,
         name: &FullName,
         tree: ObjectId,
-        passage: &mut Passage<'_>,
+        passage: &mut Passage,
     ) -> Result<(), Outcome> {
         let branch = &self.branches[name];
         let is_all = match (branch.steps.last(), branch.tip) {
@@ -167,36 +186,76 @@ impl Batch<'_, '_> {
         if is_all { passage.note_asked(name) } else { Ok(()) }
     }
 
-    fn prepare(&mut self, tree: ObjectId, gate: &Gate) -> Result<Scratch, OpError> {
+    /// Checks trees out for the gate; one of which that cannot be done fails by that.
+    fn prepare_all(
+        &mut self,
+        trees: impl IntoIterator<Item = ObjectId>,
+        verdicts: &mut Verdicts,
+    ) -> Result<Vec<Question>, OpError> {
+        let mut questions = Vec::new();
+        for tree in trees {
+            let scratch = self.scratch(verdicts.gate())?;
+            let git = self.session.git.clone();
+            match self.session.store.export(tree, &git, &scratch)? {
+                None => questions.push((tree, scratch)),
+                // It may have come from the machine.
+                Some(why) => verdicts.note(tree, Ran::Failed { why, is_lasting: false }),
+            }
+        }
+        Ok(questions)
+    }
+
+    fn scratch(&self, gate: &Gate) -> Result<Scratch, OpError> {
         let parent = gate.scratch_parent();
-        let scratch = Scratch::new(self.session.lock.state_dir(), &parent).map_err(|error| {
+        Scratch::new(self.session.lock.state_dir(), &parent).map_err(|error| {
             let message =
                 format!("cannot make a folder for the gate in {}: {error}", parent.display());
             OpError::new(OpErrorKind::Gate, message)
-        })?;
-        let git = self.session.git.clone();
-        self.session.store.export(tree, &git, &scratch)?;
-        Ok(scratch)
+        })
     }
 
-    /// Lets the gate look at what a branch and what the remote has got meanwhile make together. All is
-    /// locked as long as it runs: what is pushed then is what it has seen.
-    pub(super) fn pass_again(&mut self, commit: ObjectId) -> Result<(), Outcome> {
-        let Some(gate) = self.session.settings.gate.clone() else { return Ok(()) };
-        let state = self.session.lock.state_dir().to_owned();
-        let mut verdicts = Verdicts::of(&gate, &state);
+    /// Whether the gate lets pass what a branch and what the remote has got meanwhile make together. If it
+    /// has not seen that yet, the branch waits until nothing is locked.
+    pub(super) fn check_caught_up(
+        &mut self,
+        name: &FullName,
+        commit: ObjectId,
+    ) -> Result<(), Outcome> {
+        if self.session.settings.gate.is_none() {
+            return Ok(());
+        }
+        // A batch that another process had begun is asked for again by whoever wants it.
+        let Some(mut verdicts) = self.passage.verdicts.take() else { return Err(moved(name)) };
+        let passes = self.ask_later(name, commit, &mut verdicts);
+        self.passage.verdicts = Some(verdicts);
+        passes
+    }
+
+    fn ask_later(
+        &mut self,
+        name: &FullName,
+        commit: ObjectId,
+        verdicts: &mut Verdicts,
+    ) -> Result<(), Outcome> {
         let tree = self.session.store.tree_of(commit)?;
         loop {
             match verdicts.judge(tree, &[]) {
                 Verdict::Passes => return Ok(()),
-                Verdict::Ask(tree) => {
-                    let scratch = self.prepare(tree, &gate)?;
-                    self.receipt.gate_runs += 1;
-                    let ran = passage::run(&verdicts, &scratch)?;
-                    verdicts.note(tree, ran);
-                }
                 Verdict::Culprit(_, why) | Verdict::Base(why) => {
                     return Err(OpError::new(OpErrorKind::Gate, why).into());
+                }
+                Verdict::Ask(tree) => {
+                    self.passage.note_moved(name, tree)?;
+                    let is_asked = self.questions.iter().any(|(other, _)| *other == tree);
+                    if !is_asked && self.questions.len() < MAX_QUESTIONS {
+                        let prepared = self.prepare_all([tree], verdicts)?;
+                        if prepared.is_empty() {
+                            continue;
+                        }
+                        self.questions.extend(prepared);
+                    }
+                    self.waiting.insert(name.clone());
+                    return Err(moved(name));
                 }
             }
         }

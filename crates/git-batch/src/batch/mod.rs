@@ -26,6 +26,7 @@ use gix::refs::FullName;
 
 pub(crate) use self::deliver::pause;
 pub(crate) use self::session::{Ran, Session, Writer};
+use crate::passage::{Passage, Question};
 use crate::publish::RemoteState;
 use crate::record::{OpenRecord, References, wire_enum, wire_struct};
 use crate::store::{CheckedOut, Keep, WorktreeMove, check_not_checked_out, clashes};
@@ -74,6 +75,12 @@ struct Batch<'s, 'a> {
     is_landing: bool,
     /// What of the branches the gate has let pass, if there is one.
     judged: BTreeMap<FullName, ObjectId>,
+    /// What is known of the gate's verdicts, while the batch is carried out.
+    passage: Passage,
+    /// Branches that the remote has moved and that wait for the gate to look at what they are now, and
+    /// what it has to look at.
+    waiting: BTreeSet<FullName>,
+    questions: Vec<Question>,
     receipt: Receipt,
 }
 

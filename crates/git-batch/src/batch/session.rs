@@ -104,7 +104,7 @@ impl<'a> Session<'a> {
         operations: &[&Operation],
         order: &[usize],
         outcomes: &mut [Option<Outcome>],
-        passage: &mut Passage<'_>,
+        passage: &mut Passage,
     ) -> Judged {
         let job = Job { recorded: order, ..Job::default() };
         self.run_job(operations, order, outcomes, &job, passage)
@@ -117,7 +117,7 @@ impl<'a> Session<'a> {
         order: &[usize],
         outcomes: &mut [Option<Outcome>],
         onto: &FullName,
-        passage: &mut Passage<'_>,
+        passage: &mut Passage,
     ) -> Judged {
         let job = Job { recorded: order, onto: Some(onto), ..Job::default() };
         self.run_job(operations, order, outcomes, &job, passage)
@@ -131,7 +131,7 @@ impl<'a> Session<'a> {
         order: &[usize],
         outcomes: &mut [Option<Outcome>],
         (key, name): (Key, Option<&str>),
-        passage: &mut Passage<'_>,
+        passage: &mut Passage,
     ) -> Result<Ran, ApplyError> {
         let mut ran = Ran::default();
         let mut again = order.to_vec();
@@ -164,7 +164,7 @@ impl<'a> Session<'a> {
             ran.judged = self.run_job(operations, &again, outcomes, &job, passage);
             let receipt = ran.receipt.take().unwrap_or_default();
             passage.spent = receipt.and(std::mem::take(&mut passage.spent));
-            if !matches!(ran.judged, Judged::Passes) {
+            if !matches!(ran.judged, Judged::Passes | Judged::Moved(..)) {
                 return Ok(ran);
             }
             ran.receipt = Some(std::mem::take(&mut passage.spent));
@@ -219,7 +219,7 @@ impl<'a> Session<'a> {
         order: &[usize],
         outcomes: &mut [Option<Outcome>],
         job: &Job<'_>,
-        passage: &mut Passage<'_>,
+        passage: &mut Passage,
     ) -> Judged {
         let onto = job.onto;
         for &index in order {
@@ -246,7 +246,13 @@ impl<'a> Session<'a> {
                 let pending = batch.build(order, outcomes);
                 judged = batch.judge(&pending, onto, passage);
                 if matches!(judged, Judged::Passes) {
+                    batch.passage = std::mem::take(passage);
                     batch.finish(pending, order, outcomes, job);
+                    *passage = std::mem::take(&mut batch.passage);
+                    if !batch.waiting.is_empty() {
+                        let waiting = std::mem::take(&mut batch.waiting);
+                        judged = Judged::Moved(waiting, std::mem::take(&mut batch.questions));
+                    }
                 }
             }
         });
@@ -286,6 +292,9 @@ impl<'a> Session<'a> {
             unheard: BTreeSet::new(),
             is_landing: false,
             judged: BTreeMap::new(),
+            passage: Passage::default(),
+            waiting: BTreeSet::new(),
+            questions: Vec::new(),
             receipt: Receipt::default(),
         };
         work(&mut batch);

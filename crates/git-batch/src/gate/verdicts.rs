@@ -33,12 +33,14 @@ struct Failure {
     why: String,
     /// Whether it was seen twice.
     is_sure: bool,
+    /// Whether another run would say the same.
+    is_lasting: bool,
 }
 
 /// What the gate says of trees.
 #[derive(Debug)]
-pub(crate) struct Verdicts<'a> {
-    gate: &'a Gate,
+pub(crate) struct Verdicts {
+    gate: Gate,
     folder: PathBuf,
     known: BTreeMap<ObjectId, Known>,
 }
@@ -56,15 +58,15 @@ pub(crate) enum Verdict {
     Base(String),
 }
 
-impl<'a> Verdicts<'a> {
+impl Verdicts {
     /// Begins with what is known in the folder of the writer.
-    pub(crate) fn of(gate: &'a Gate, state: &Path) -> Verdicts<'a> {
-        Verdicts { gate, folder: state.join("gate"), known: BTreeMap::new() }
+    pub(crate) fn of(gate: &Gate, state: &Path) -> Verdicts {
+        Verdicts { gate: gate.clone(), folder: state.join("gate"), known: BTreeMap::new() }
     }
 
     /// The command.
-    pub(crate) fn gate(&self) -> &'a Gate {
-        self.gate
+    pub(crate) fn gate(&self) -> &Gate {
+        &self.gate
     }
 
     /// Notes what a run has said.
@@ -72,9 +74,16 @@ impl<'a> Verdicts<'a> {
         let (text, known, is_lasting) = match ran {
             Ran::Passed => (format!("{HEADER}{PASS}"), Ok(()), true),
             Ran::Failed { why, is_lasting } => {
-                let is_sure = matches!(self.read(tree), Some(Err(_)));
-                let word = if is_sure { FAIL_AGAIN } else { FAIL };
-                (format!("{HEADER}{word}{why}"), Err(Failure { why, is_sure }), is_lasting)
+                let before = self.read(tree).and_then(Result::err);
+                let is_sure = before.is_some();
+                // What is kept counts for others too, so it is sure only if both would come again.
+                let word = if before.is_some_and(|failure| failure.is_lasting) {
+                    FAIL_AGAIN
+                } else {
+                    FAIL
+                };
+                let failure = Failure { is_sure, is_lasting, why: why.clone() };
+                (format!("{HEADER}{word}{why}"), Err(failure), is_lasting)
             }
         };
         if is_lasting {
@@ -122,8 +131,8 @@ impl<'a> Verdicts<'a> {
         }
         let blamed = after(fails);
         match self.read(blamed) {
-            Some(Err(Failure { why, is_sure: true })) if fails == 0 => Verdict::Base(why),
-            Some(Err(Failure { why, is_sure: true })) => Verdict::Culprit(fails - 1, why),
+            Some(Err(Failure { why, is_sure: true, .. })) if fails == 0 => Verdict::Base(why),
+            Some(Err(Failure { why, is_sure: true, .. })) => Verdict::Culprit(fails - 1, why),
             _ => Verdict::Ask(blamed),
         }
     }
@@ -161,7 +170,7 @@ impl<'a> Verdicts<'a> {
         let failure = |why: &str, is_sure| {
             let minutes = age.as_secs() / 60;
             let why = format!("{why} (found {minutes} minutes ago; ask afresh to look again)");
-            Err(Failure { why, is_sure })
+            Err(Failure { why, is_sure, is_lasting: true })
         };
         let known = if text == PASS && age < MAX_AGE.0 {
             Ok(())
@@ -290,6 +299,11 @@ mod tests {
         let Some(Err(failure)) = later.read(id(2)) else { panic!("it is known") };
         assert!(failure.why.starts_with("broken (found 0 minutes ago") && !failure.is_sure);
         assert_eq!(later.read(id(3)), None);
+        // Seen twice, but once only as what may pass.
+        later.note(id(3), Ran::Failed { why: "slow".to_owned(), is_lasting: false });
+        later.note(id(3), failed("broken"));
+        let read = Verdicts::of(&gate, state.path()).read(id(3));
+        assert!(matches!(read, Some(Err(failure)) if !failure.is_sure));
         let fresh = gate.clone().afresh();
         assert_eq!(Verdicts::of(&fresh, state.path()).read(id(1)), None);
         let other = Gate::new("make").with_args(["che", "ck"]);

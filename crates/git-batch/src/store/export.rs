@@ -13,13 +13,14 @@ use crate::program::Git;
 
 impl Store {
     /// Checks `tree` out into the folder of a gate, with filters and line ends as git has them. The
-    /// repository's own work trees and indexes are not touched. Two processes.
+    /// repository's own work trees and indexes are not touched. Gives what git says where it is the tree
+    /// that cannot be checked out, as where a filter is missing. Two processes.
     pub(crate) fn export(
         &mut self,
         tree: ObjectId,
         git: &Git,
         scratch: &Scratch,
-    ) -> Result<(), OpError> {
+    ) -> Result<Option<String>, OpError> {
         let fault = |error: &dyn std::error::Error| {
             OpError::repository("cannot check out the merged tree for the gate", error)
         };
@@ -45,10 +46,9 @@ impl Store {
             let output = git.finish(command, None).map_err(|error| fault(&error))?;
             if !output.is_success() {
                 let said = crate::publish::scrub::excerpt(&output.stderr);
-                let message = format!("cannot check out the merged tree for the gate: {said}");
-                return Err(OpError::new(crate::OpErrorKind::Gate, message));
+                return Ok(Some(format!("cannot check out the merged tree for the gate: {said}")));
             }
         }
-        Ok(())
+        Ok(None)
     }
 }

@@ -34,13 +34,23 @@ impl Budget {
 }
 
 impl Session<'_> {
+    /// Tells whether a request may be sent by its own budget, with what it may have cost in so many
+    /// creates before; ends it where not. This is asked before every record that is begun: a budget
+    /// may have been lowered since the last one.
+    pub(crate) fn is_within_budget(&mut self, index: usize, doubts: u32) -> Result<bool, Error> {
+        let Some(over) = self.over_budget(index, doubts)? else { return Ok(true) };
+        if doubts > 0 {
+            // With a larger budget it goes on.
+            self.mark_ambiguous(index, &format!("it may have been paid for; {over}"));
+        } else {
+            self.hand_over(index, Err(over))?;
+        }
+        Ok(false)
+    }
+
     /// Returns why a request is not sent that may cost more than its own budget, with what it may
     /// have cost in so many creates before.
-    pub(crate) fn over_budget(
-        &self,
-        index: usize,
-        doubts: u32,
-    ) -> Result<Option<RequestError>, Error> {
+    fn over_budget(&self, index: usize, doubts: u32) -> Result<Option<RequestError>, Error> {
         let Some(budget) = self.table.budget(index) else { return Ok(None) };
         match self.engine.estimate(self.table, index, None) {
             Ok(estimate) => {

@@ -54,8 +54,6 @@ enum Next {
     Alone,
     /// It is told that it came too late.
     Missed,
-    /// It is kept: it may have been paid for before, and goes on with a larger budget.
-    Kept { reason: String },
 }
 
 impl Watch {
@@ -105,9 +103,8 @@ impl Session<'_> {
             }
             Some(CallError::Refused { mut message }) => {
                 let batch_id = watch.batch_id;
-                let provider = &*self.engine.provider;
-                let is_same = self.engine.state().record(watch.at).is_same_account(provider);
-                if is_same == Some(false) {
+                let key = self.engine.state().record(watch.at).intent.key();
+                if key.is_same(&*self.engine.provider) == Some(false) {
                     message.push_str("; the batch was created with another key than that of now");
                 }
                 self.refused.get_or_insert(PendingReason::Refused { batch_id, message });
@@ -147,15 +144,8 @@ impl Session<'_> {
                 return ControlFlow::Continue(());
             }
             let next = match &outcome {
-                Ok(_) => Ok(Next::Tell),
-                Err(error) => self.next_for(at, index, error, resent, *is_cancelled),
-            };
-            let next = match next {
-                Ok(next) => next,
-                Err(error) => {
-                    fault = Some(error);
-                    return ControlFlow::Break(());
-                }
+                Ok(_) => Next::Tell,
+                Err(error) => self.next_for(index, error, resent, *is_cancelled),
             };
             if next != Next::Tell && matches!(outcome, Err(RequestError::Errored { .. })) {
                 self.ran(index as usize);
@@ -163,10 +153,6 @@ impl Session<'_> {
             let told = match next {
                 Next::Tell => self.hand_over(index as usize, outcome),
                 Next::Missed => self.miss(index as usize, false),
-                Next::Kept { reason } => {
-                    self.mark_ambiguous(index as usize, &reason);
-                    Ok(())
-                }
                 Next::Again => {
                     again.push(index);
                     Ok(())
@@ -270,14 +256,13 @@ impl Session<'_> {
         }
         for index in wanted {
             let next = if is_unpaid {
-                self.next_for(watch.at, index, &missing, resent, watch.is_cancelled)?
+                self.next_for(index, &missing, resent, watch.is_cancelled)
             } else {
                 Next::Tell
             };
             match next {
                 Next::Tell => self.hand_over(index as usize, Err(missing.clone()))?,
                 Next::Missed => self.miss(index as usize, false)?,
-                Next::Kept { reason } => self.mark_ambiguous(index as usize, &reason),
                 Next::Again => watch.again.push(index),
                 Next::Alone => watch.alone.push(index),
             }
@@ -290,40 +275,24 @@ impl Session<'_> {
     }
 
     /// Decides about a request that came back without an answer, and unpaid.
-    fn next_for(
-        &self,
-        at: usize,
-        index: u32,
-        error: &RequestError,
-        resent: u32,
-        is_cancelled: bool,
-    ) -> Result<Next, Error> {
+    fn next_for(&self, index: u32, error: &RequestError, resent: u32, is_cancelled: bool) -> Next {
         let is_unrun = matches!(error, RequestError::Expired | RequestError::Canceled);
         let is_missing = matches!(error, RequestError::Missing { .. });
         if !(is_unrun || is_missing || error.is_retryable()) {
-            return Ok(Next::Tell);
-        }
-        // A budget may have been lowered since.
-        let doubts = self.engine.state().doubts(at);
-        match self.over_budget(index as usize, doubts)? {
-            None => {}
-            Some(over) if doubts > 0 => {
-                return Ok(Next::Kept { reason: format!("it may have been paid for; {over}") });
-            }
-            Some(_) => return Ok(Next::Tell),
+            return Next::Tell;
         }
         let due = self.table.due(index as usize);
         if due.is_some_and(|due| self.brake(due) <= Instant::now()) {
-            return Ok(if self.is_auto() { Next::Alone } else { Next::Missed });
+            return if self.is_auto() { Next::Alone } else { Next::Missed };
         }
-        Ok(match error {
+        match error {
             // The deadline of another one ended the batch, which says nothing about this one.
             RequestError::Canceled if is_cancelled => Next::Again,
             // Somebody wanted it so.
             RequestError::Canceled => Next::Tell,
             _ if self.may_resend(resent) => Next::Again,
             _ => Next::Tell,
-        })
+        }
     }
 
     /// Sends what came back without an answer, once all results were read.

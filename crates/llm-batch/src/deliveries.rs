@@ -18,6 +18,10 @@ use crate::error::Error;
 const FORMAT: &str = "llm-batch delivered";
 /// The name of the file in the state folder.
 pub(crate) const FILE: &str = "delivered.jsonl";
+
+/// Returns the content of an id that never had another one.
+pub(crate) type OnlyContent<'c> = dyn Fn(&str) -> Option<Digest> + 'c;
+
 /// The outcome of a request as it was handed over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Told {
@@ -25,18 +29,18 @@ pub(crate) struct Told {
     /// Whether it may have been paid for although there is no answer.
     pub(crate) may_be_paid: bool,
     /// Of which content it is the outcome, by the beginning of its digest, which is enough to tell
-    /// the contents that one id had apart; of any where the line does not say.
-    of: Option<u64>,
+    /// the contents that one id had apart.
+    of: u64,
 }
 
 impl Told {
     pub(crate) fn new(delivered: Delivered, may_be_paid: bool, digest: Digest) -> Told {
-        Told { delivered, may_be_paid, of: Some(beginning(digest)) }
+        Told { delivered, may_be_paid, of: beginning(digest) }
     }
 
     /// Tells whether it is the outcome of a request with this content.
     pub(crate) fn is_of(&self, digest: Digest) -> bool {
-        self.of.is_none_or(|of| of == beginning(digest))
+        self.of == beginning(digest)
     }
 }
 
@@ -71,10 +75,11 @@ pub(crate) struct Deliveries {
 }
 
 impl Deliveries {
-    /// Reads the log, cuts a torn last line off, and opens it for more.
-    pub(crate) fn open(dir: &Path) -> Result<Deliveries, Error> {
+    /// Reads the log, cuts a torn last line off, and opens it for more. `only_content` tells what is
+    /// meant where a line of before does not say; where that is not known, it says nothing.
+    pub(crate) fn open(dir: &Path, only_content: &OnlyContent<'_>) -> Result<Deliveries, Error> {
         let path = dir.join(FILE);
-        let (told, whole) = read_whole(&path)?;
+        let (told, whole) = read_whole(&path, only_content)?;
         let mut log =
             private().append(true).create(true).open(&path).map_err(durable::io("open", &path))?;
         let prepared = log.set_len(whole).and_then(|()| {
@@ -90,8 +95,11 @@ impl Deliveries {
     }
 
     /// Reads the log of a folder that another process may be using.
-    pub(crate) fn peek(dir: &Path) -> Result<HashMap<Arc<str>, Told>, Error> {
-        Ok(read_whole(&dir.join(FILE))?.0)
+    pub(crate) fn peek(
+        dir: &Path,
+        only_content: &OnlyContent<'_>,
+    ) -> Result<HashMap<Arc<str>, Told>, Error> {
+        Ok(read_whole(&dir.join(FILE), only_content)?.0)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -116,7 +124,7 @@ impl Deliveries {
             status: told.delivered.status,
             usage: told.delivered.usage,
             may_be_paid: told.may_be_paid,
-            of: told.of.map(|of| format!("{of:016x}").into()),
+            of: Some(format!("{:016x}", told.of).into()),
         };
         let mut bytes =
             serde_json::to_vec(&line).map_err(|e| durable::io("write", &self.path)(e.into()))?;
@@ -137,7 +145,10 @@ impl Deliveries {
 }
 
 /// Returns what the whole lines say, and where the last of them ends.
-fn read_whole(path: &Path) -> Result<(HashMap<Arc<str>, Told>, u64), Error> {
+fn read_whole(
+    path: &Path,
+    only_content: &OnlyContent<'_>,
+) -> Result<(HashMap<Arc<str>, Told>, u64), Error> {
     let bytes = match fs::read(path) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
@@ -162,9 +173,16 @@ fn read_whole(path: &Path) -> Result<(HashMap<Arc<str>, Told>, u64), Error> {
         };
         let Entry { id, status, usage, may_be_paid, of } =
             serde_json::from_slice(line).map_err(|error| damaged(&error.to_string()))?;
-        let of = of.map(|of| u64::from_str_radix(&of, 16).map_err(|e| damaged(&e.to_string())));
-        let (delivered, of) = (Delivered { status, usage }, of.transpose()?);
-        all.insert(Arc::from(&*id), Told { delivered, may_be_paid, of });
+        let of = match of {
+            Some(of) => {
+                Some(u64::from_str_radix(&of, 16).map_err(|error| damaged(&error.to_string()))?)
+            }
+            None => only_content(&id).map(beginning),
+        };
+        if let Some(of) = of {
+            let delivered = Delivered { status, usage };
+            all.insert(Arc::from(&*id), Told { delivered, may_be_paid, of });
+        }
     }
     Ok((all, whole as u64))
 }
@@ -188,24 +206,28 @@ mod tests {
     #[test]
     fn a_line_that_was_cut_by_a_failed_write_harms_no_other() {
         let dir = tempfile::tempdir().unwrap();
-        let mut log = Deliveries::open(dir.path()).unwrap();
+        let mut log = Deliveries::open(dir.path(), &|_| None).unwrap();
         log.note(&"a".into(), told()).unwrap();
         let mut other = File::options().append(true).open(dir.path().join(FILE)).unwrap();
         other.write_all(b"{\"id\":\"b\",\"sta").unwrap();
         log.is_torn = true;
         log.note(&"b".into(), told()).unwrap();
         drop(log);
-        let log = Deliveries::open(dir.path()).unwrap();
+        let log = Deliveries::open(dir.path(), &|_| None).unwrap();
         assert_eq!(["a", "b"].map(|id| log.get(id, DIGEST)), [Some(told()); 2]);
         assert_eq!(log.get("a", [8; 32]), None, "of another content");
     }
 
+    /// It was taken for the outcome of whatever content came with its id.
     #[test]
-    fn a_line_without_a_digest_is_of_any_content() {
+    fn a_line_without_a_digest_is_of_the_only_content_that_its_id_had() {
         let dir = tempfile::tempdir().unwrap();
-        let line = "{\"id\":\"a\\n\",\"status\":\"expired\"}\n";
-        fs::write(dir.path().join(FILE), header() + line).unwrap();
-        let log = Deliveries::open(dir.path()).unwrap();
+        let line = |id| format!("{{\"id\":\"{id}\",\"status\":\"expired\"}}\n");
+        let lines = [r"a\n", "reused"].map(line).concat();
+        fs::write(dir.path().join(FILE), header() + &lines).unwrap();
+        let log = Deliveries::open(dir.path(), &|id| (id == "a\n").then_some(DIGEST)).unwrap();
         assert_eq!(log.get("a\n", DIGEST).unwrap().delivered.status, Status::Expired);
+        assert_eq!(log.get("a\n", [8; 32]), None);
+        assert_eq!(log.get("reused", DIGEST), None);
     }
 }

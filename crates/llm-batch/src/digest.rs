@@ -20,14 +20,15 @@ pub(crate) fn digest(provider: &dyn Provider, request: &Request, encoded: &str) 
     .into()
 }
 
-/// Returns what tells one key from another, and is not the key: in a folder that somebody else reads
-/// it can only be compared with keys that he has already, one by one for each salt.
+/// Returns what tells one key from another, and is not the key. Who reads the folder can only try
+/// keys, one by one for each salt: a key that can be guessed can be found, such as the short one of
+/// a server of one's own.
 pub(crate) fn account(salt: &str, endpoint: &str, key: &str) -> String {
     let hash = hash(["llm-batch account 1", salt, endpoint, key]);
     hash.to_hex()[..32].to_owned()
 }
 
-fn hash<const N: usize>(parts: [&str; N]) -> blake3::Hash {
+pub(crate) fn hash<const N: usize>(parts: [&str; N]) -> blake3::Hash {
     let mut hasher = blake3::Hasher::new();
     for part in parts {
         // The length in front keeps one part from running into the next.

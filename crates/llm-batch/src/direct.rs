@@ -177,12 +177,14 @@ impl<'s> Session<'s> {
         self.miss_asks()?;
         while self.direct.next_to_go().is_some_and(|next| next <= Instant::now()) {
             let Some(mut ask) = self.direct.queue.pop_front() else { break };
-            if self.is_over_budget() {
+            let replaces = ask.replaces.as_slice();
+            let doubts = self.engine.state().doubts_behind(replaces, ask.may_be_paid);
+            if !self.is_within_budget(ask.member as usize, doubts)? || self.is_over_budget() {
                 continue;
             }
             let (at, nonce) = self.begin_ask(&mut ask)?;
             self.touched.insert(at);
-            self.count_submission(ask.member, Lane::Sync);
+            self.count_submission(at, &[ask.member], Lane::Sync);
             self.direct.running += 1;
             let (engine, table, call) = (self.engine, self.table, self.call);
             let sender = self.sender.clone();
@@ -205,8 +207,8 @@ impl<'s> Session<'s> {
 
     /// Writes down that a request is about to be asked; returns its record and its nonce.
     fn begin_ask(&mut self, ask: &mut Ask) -> Result<(usize, String), Error> {
-        let mut state = self.engine.state();
         if let Some(at) = ask.at {
+            let mut state = self.engine.state();
             state.begin_again(at, "")?;
             return Ok((at, state.record(at).intent.nonce.clone()));
         }
@@ -218,7 +220,7 @@ impl<'s> Session<'s> {
             may_be_paid: ask.may_be_paid,
             ..Intent::new(provider, group, nonce.clone(), Lane::Sync)
         };
-        let at = state.begin(intent, &[ask.member], self.table)?;
+        let at = self.engine.state().begin(intent, &[ask.member], self.table)?;
         ask.at = Some(at);
         Ok((at, nonce))
     }

@@ -97,7 +97,8 @@ impl LaneChoice {
 pub enum OnAmbiguous {
     /// Looks again. What is absent from two lists, far enough apart
     /// ([`list_lag`](crate::Builder::list_lag)), is sent once more; what stays undecided is kept
-    /// when the time is up.
+    /// when the time is up, and so is what is absent where the state folder is a copy of the one
+    /// that it was sent from.
     #[default]
     Hold,
     /// Ends the requests as errored at once. Nothing is sent again.

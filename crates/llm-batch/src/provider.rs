@@ -264,7 +264,7 @@ pub struct Lost<'a> {
     pub known: &'a [String],
     /// Whether it was sent with the key that is used now. Another one may be of the same account, or
     /// of one whose list does not show it. `None` where the state folder is of before keys were told
-    /// apart.
+    /// apart: then nothing is known, and proof is needed as for another key.
     pub is_same_account: Option<bool>,
 }
 

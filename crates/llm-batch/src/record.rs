@@ -23,6 +23,9 @@ pub(crate) struct Intent {
     /// Which account it goes to, as the provider's digest with the nonce for salt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) account: Option<String>,
+    /// In which folder it was written down: a copy of the folder is another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) place: Option<String>,
     #[serde(default)]
     pub(crate) lane: Lane,
     /// The numbers of the records whose requests are sent again here. Where there are several, none
@@ -52,11 +55,35 @@ impl Intent {
             kind: group.kind.to_string(),
             model: group.model.clone(),
             anchor: String::new(),
+            place: None,
             lane,
             replaces: Vec::new(),
             resent: 0,
             may_be_paid: false,
             preparing: false,
+        }
+    }
+
+    /// Returns which key it was written for.
+    pub(crate) fn key(&self) -> Account {
+        Account { nonce: self.nonce.clone(), digest: self.account.clone() }
+    }
+}
+
+/// Which key a create was sent with.
+#[derive(Debug)]
+pub(crate) struct Account {
+    nonce: String,
+    digest: Option<String>,
+}
+
+impl Account {
+    /// Tells whether it is the key that goes with the provider's calls now; nobody knows where the
+    /// intent was written before that was told apart. Asks the provider, so without a lock.
+    pub(crate) fn is_same(&self, provider: &dyn Provider) -> Option<bool> {
+        match (&self.digest, provider.account(&self.nonce)) {
+            (None, Some(_)) => None,
+            (then, now) => Some(*then == now),
         }
     }
 }
@@ -193,15 +220,6 @@ impl Record {
     /// Tells whether it was given up although it may have been paid for.
     pub(crate) fn is_doubted(&self) -> bool {
         matches!(self.fate, Some(Fate::Void { may_be_paid: true, .. }))
-    }
-
-    /// Tells whether it was sent with the key that goes with the provider's calls now; nobody knows
-    /// where it was written down before that was told apart.
-    pub(crate) fn is_same_account(&self, provider: &dyn Provider) -> Option<bool> {
-        match (&self.intent.account, provider.account(&self.intent.nonce)) {
-            (None, Some(_)) => None,
-            (then, now) => Some(*then == now),
-        }
     }
 
     pub(crate) fn ambiguity(&self) -> &str {

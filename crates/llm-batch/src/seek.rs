@@ -13,6 +13,11 @@ use crate::record::Fate;
 use crate::send::Send;
 use crate::session::{Job, Session};
 
+/// Why what is absent is not sent again where the folder is not the one that it was sent from.
+const COPIED: &str = "the list does not have it, but this state folder was copied or moved since, \
+                      and whoever goes on with another copy may have sent it again; go on there, or \
+                      use the policy `resubmit` where nobody does";
+
 /// A create that is looked for.
 #[derive(Debug)]
 pub(crate) struct Seek {
@@ -56,7 +61,7 @@ impl Session<'_> {
     /// Looks for the batch once, and does what the policy says.
     pub(crate) fn seek(&mut self, mut seek: Seek) -> Result<(), Error> {
         let provider = &*self.engine.provider;
-        let (anchor, requests, known, is_same_account) = {
+        let (anchor, requests, known, key) = {
             let state = self.engine.state();
             let record = state.record(seek.at);
             if !record.is_lost() {
@@ -64,12 +69,12 @@ impl Session<'_> {
                 return self.go_on(seek);
             }
             // The one that is looked for is not among them: it is lost.
-            let is_same_account = record.is_same_account(provider);
-            (record.intent.anchor.clone(), record.size, state.batch_ids(), is_same_account)
+            (record.intent.anchor.clone(), record.size, state.batch_ids(), record.intent.key())
         };
         if self.miss_overdue(&mut seek.members, true)? {
             return Ok(());
         }
+        let is_same_account = key.is_same(provider);
         let (anchor, known) = (anchor.as_str(), known.as_slice());
         let lost = Lost { anchor, nonce: &seek.nonce, requests, known, is_same_account };
         let policy = self.engine.settings.on_ambiguous;
@@ -86,7 +91,13 @@ impl Session<'_> {
                 OnAmbiguous::Hold | OnAmbiguous::Resubmit => {
                     let lag = self.engine.settings.list_lag;
                     let first = *seek.absent.get_or_insert_with(Instant::now);
+                    seek.found = None;
                     if first.elapsed() >= lag {
+                        if self.engine.state().is_copied(seek.at) {
+                            seek.found = Some(COPIED.to_owned());
+                            self.keep(&seek);
+                            return Ok(());
+                        }
                         return self.resubmit(seek, false);
                     }
                     let next = first.checked_add(lag).unwrap_or(self.call.deadline());
@@ -106,6 +117,8 @@ impl Session<'_> {
                 if policy == OnAmbiguous::Fail {
                     return self.give_up(&seek, &message);
                 }
+                // What an earlier look came to still holds.
+                seek.found.get_or_insert_with(|| format!("looking for it failed: {message}"));
                 let next = self.later(seek.backoff.after_failure(retry_after));
                 self.seek_later(next, seek)
             }
@@ -115,12 +128,17 @@ impl Session<'_> {
                 }
                 // Without a list nothing can be found out, today.
                 seek.found = Some(format!("looking for it failed: {message}"));
-                let reason = seek.told();
-                for member in seek.wanted() {
-                    self.mark_ambiguous(member as usize, &reason);
-                }
+                self.keep(&seek);
                 Ok(())
             }
+        }
+    }
+
+    /// Keeps the requests for a later run.
+    fn keep(&mut self, seek: &Seek) {
+        let reason = seek.told();
+        for member in seek.wanted() {
+            self.mark_ambiguous(member as usize, &reason);
         }
     }
 

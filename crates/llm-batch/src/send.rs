@@ -1,5 +1,6 @@
 //! The one rule for a create: what is definite is retried or told, what is unknown is looked for.
 
+use std::mem;
 use std::time::{Duration, Instant};
 
 use crate::answer::RequestError;
@@ -77,6 +78,7 @@ impl Session<'_> {
     /// Sends one create: intent to disk, one call, its fate to disk.
     pub(crate) fn send(&mut self, mut send: Send) -> Result<(), Error> {
         self.take_out_late(&mut send)?;
+        self.take_out_dear(&mut send)?;
         if send.members.is_empty() {
             return Ok(());
         }
@@ -112,7 +114,7 @@ impl Session<'_> {
             let begun = self.begin(&send, anchor.clone(), false)?;
             *send.at.insert(begun)
         };
-        self.count_submission(members[0], Lane::Batch);
+        self.count_submission(at, &members, Lane::Batch);
         match provider.create(&draft, &anchor, self.call) {
             Ok(created) => self.submitted(at, id, members, created),
             Err(CreateError::Ambiguous { reason }) => {
@@ -237,6 +239,20 @@ impl Session<'_> {
         }
         let again = Send::new(rest, replaces, send.resent, self.engine.settings.poll_interval);
         *send = Send { may_be_paid: send.may_be_paid, ..again };
+        Ok(())
+    }
+
+    /// Takes the requests out whose own budgets another create would go beyond.
+    fn take_out_dear(&mut self, send: &mut Send) -> Result<(), Error> {
+        // With a record it was asked when that was begun.
+        if send.at.is_none() {
+            let doubts = self.engine.state().doubts_behind(&send.replaces, send.may_be_paid);
+            for member in mem::take(&mut send.members) {
+                if self.is_within_budget(member as usize, doubts)? {
+                    send.members.push(member);
+                }
+            }
+        }
         Ok(())
     }
 

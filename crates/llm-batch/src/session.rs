@@ -254,7 +254,7 @@ impl<'s> Session<'s> {
             }
         }
         let is_doubted =
-            |item: &&Item| state.known(item).is_some_and(|known| state.doubts(known.at) > 0);
+            |item: &&Item| state.known(item).is_some_and(|known| state.doubts_before(known.at) > 0);
         let doubted = self.table.items().iter().filter(is_doubted).count();
         self.accounting.possibly_paid_twice = doubted as u64;
     }
@@ -274,11 +274,19 @@ impl<'s> Session<'s> {
     }
 
     /// Counts a create, or a call of the lane `sync`, in what the batcher does altogether.
-    pub(crate) fn count_submission(&mut self, member: u32, lane: Lane) {
+    pub(crate) fn count_submission(&mut self, at: usize, members: &[u32], lane: Lane) {
         self.created += 1;
-        let group = self.table.group(member as usize);
+        let group = self.table.group(members[0] as usize);
         let of = (group.kind.as_str(), group.model.as_str(), lane);
-        self.engine.tally(|totals| totals.submitted(of, 1, &self.engine.settings.prices));
+        let is_doubt = {
+            let state = self.engine.state();
+            state.record(at).attempts == 1 && state.is_first_in_doubt(at)
+        };
+        let doubted = if is_doubt { members.len() as u64 } else { 0 };
+        self.engine.tally(|totals| {
+            totals.submitted(of, 1, &self.engine.settings.prices);
+            totals.possibly_paid_twice += doubted;
+        });
     }
 
     /// Counts a request in what the batcher does altogether.

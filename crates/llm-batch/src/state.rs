@@ -9,9 +9,11 @@
 //! ```
 
 mod lock;
+mod place;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
+use std::iter;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -48,6 +50,8 @@ pub(crate) struct State {
     known: HashMap<Arc<str>, Known>,
     pub(crate) deliveries: Deliveries,
     lock: File,
+    /// What tells the folder from a copy of it.
+    place: String,
     /// Whether the folder was made here.
     is_new: bool,
 }
@@ -57,6 +61,8 @@ pub(crate) struct State {
 pub(crate) struct Records {
     pub(crate) list: Vec<Record>,
     pub(crate) known: HashMap<Arc<str>, Known>,
+    /// The ids that creates carried with more than one content.
+    reused: HashSet<Arc<str>>,
 }
 
 impl Records {
@@ -80,17 +86,29 @@ impl Records {
             for (seq, (id, hex)) in requests.into_iter().enumerate() {
                 // Of an unknown digest nothing else has the same.
                 let digest = from_hex(&hex).unwrap_or_default();
-                all.known.insert(id.into(), Known { at, seq, digest });
+                let id: Arc<str> = id.into();
+                let before = all.known.insert(Arc::clone(&id), Known { at, seq, digest });
+                if before.is_some_and(|before| before.digest != digest) {
+                    all.reused.insert(id);
+                }
             }
             all.list.push(Record { number, intent, size, fate, attempts });
         }
         Ok(all)
     }
+
+    /// Returns the content of an id, where it had only one.
+    fn only_content(&self, id: &str) -> Option<Digest> {
+        let known = self.known.get(id).filter(|_| !self.reused.contains(id))?;
+        Some(known.digest)
+    }
 }
 
 /// Reads a folder that another process may be using, without changing anything in it.
 pub(crate) fn peek(dir: &Path) -> Result<(Records, HashMap<Arc<str>, Told>), Error> {
-    Ok((Records::read(dir, scan(dir)?)?, Deliveries::peek(dir)?))
+    let records = Records::read(dir, scan(dir)?)?;
+    let told = Deliveries::peek(dir, &|id| records.only_content(id))?;
+    Ok((records, told))
 }
 
 impl State {
@@ -103,9 +121,11 @@ impl State {
         }
         durable::private_dir(dir)?;
         let lock = lock::take(dir)?;
-        let Records { list: records, known } = Records::read(dir, scan(dir)?)?;
-        let deliveries = Deliveries::open(dir)?;
-        Ok(State { dir: dir.to_owned(), records, known, deliveries, lock, is_new })
+        let place = place::of(dir)?;
+        let records = Records::read(dir, scan(dir)?)?;
+        let deliveries = Deliveries::open(dir, &|id| records.only_content(id))?;
+        let Records { list: records, known, .. } = records;
+        Ok(State { dir: dir.to_owned(), records, known, deliveries, lock, place, is_new })
     }
 
     /// Lets others open the folder, while this one is not used any more.
@@ -161,17 +181,56 @@ impl State {
     /// Returns how many creates that carried the requests of this one, itself included, were given
     /// up although they may have been paid for.
     pub(crate) fn doubts(&self, at: usize) -> u32 {
-        // Whether the create that replaced this one left it at the provider, which may run it.
-        let (mut doubts, mut next, mut is_left) = (0, Some(at), false);
-        while let Some(at) = next {
+        u32::from(self.records[at].is_doubted()) + self.doubts_before(at)
+    }
+
+    /// Returns the same without the create itself.
+    pub(crate) fn doubts_before(&self, at: usize) -> u32 {
+        let Intent { replaces, may_be_paid, .. } = &self.records[at].intent;
+        self.chain(replaces, *may_be_paid, at).map(|(_, is_doubt)| u32::from(is_doubt)).sum()
+    }
+
+    /// Returns the same for a create that replaces these, and is not written down yet. `may_be_paid`
+    /// tells whether they are left at the provider, which may run them.
+    pub(crate) fn doubts_behind(&self, replaces: &[u64], may_be_paid: bool) -> u32 {
+        let chain = self.chain(replaces, may_be_paid, self.records.len());
+        chain.map(|(_, is_doubt)| u32::from(is_doubt)).sum()
+    }
+
+    /// Tells whether a create is the first one that sends its requests again although one before
+    /// may have been paid for.
+    pub(crate) fn is_first_in_doubt(&self, at: usize) -> bool {
+        let Intent { replaces, may_be_paid, .. } = &self.records[at].intent;
+        let mut older = self.chain(replaces, *may_be_paid, at).map(|(older, _)| older);
+        let before = older.find(|older| self.records[*older].attempts > 0);
+        self.doubts_before(at) > 0 && before.is_none_or(|older| self.doubts_before(older) == 0)
+    }
+
+    /// Returns the creates that carried the same requests before, the latest first, each with
+    /// whether it may have been paid for although another one replaced it.
+    fn chain<'s>(
+        &'s self,
+        mut replaces: &'s [u64],
+        mut is_left: bool,
+        mut before: usize,
+    ) -> impl Iterator<Item = (usize, bool)> + 's {
+        iter::from_fn(move || {
+            // One that replaces several has no doubts among them. What comes later cannot be
+            // replaced: a damaged folder leads into no circle.
+            let [number] = replaces else { return None };
+            let at = self.numbered(*number).filter(|at| *at < before)?;
             let record = &self.records[at];
             let is_submitted = matches!(record.fate, Some(Fate::Submitted { .. }));
-            doubts += u32::from(record.is_doubted() || (is_left && is_submitted));
-            // One that replaces several has no doubts among them.
-            let one = self.replaced_by(at).next().filter(|_| record.intent.replaces.len() == 1);
-            (next, is_left) = (one, record.intent.may_be_paid);
-        }
-        doubts
+            let is_doubt = record.is_doubted() || (is_left && is_submitted);
+            (replaces, is_left, before) = (&record.intent.replaces, record.intent.may_be_paid, at);
+            Some((at, is_doubt))
+        })
+    }
+
+    /// Tells whether the folder was copied or moved since a create was written down, as far as that
+    /// can be told: then somebody may go on with another copy of it.
+    pub(crate) fn is_copied(&self, at: usize) -> bool {
+        self.records[at].intent.place.as_ref() != Some(&self.place)
     }
 
     /// Returns the ids of all batches that creates of this folder are known to have made.
@@ -187,10 +246,11 @@ impl State {
     /// on the disk when this returns.
     pub(crate) fn begin(
         &mut self,
-        intent: Intent,
+        mut intent: Intent,
         members: &[u32],
         table: &Table,
     ) -> Result<usize, Error> {
+        intent.place = Some(self.place.clone());
         let number = self.records.last().map_or(1, |last| last.number + 1);
         let document = IntentToWrite { intent: &intent, requests: Members(members, table) };
         durable::write(&self.dir, &intent_file(number), INTENT, &document)?;
@@ -376,8 +436,32 @@ mod tests {
             fs::write(dir.path().join(name), text).unwrap();
         }
         let state = State::open(dir.path()).unwrap();
+        assert_eq!((0..3).filter(|at| state.is_copied(*at)).count(), 3, "nobody knows");
         let replaced = |at| state.replaced_by(at).collect::<Vec<_>>();
         assert_eq!([replaced(0), replaced(1), replaced(2)], [vec![], vec![0], vec![1]]);
         assert_eq!([0, 1, 2].map(|at| state.doubts(at)), [1; 3]);
+    }
+
+    /// What was told before contents were told apart belongs to the only one there was, if any.
+    #[test]
+    fn an_outcome_of_an_unknown_content_is_that_of_no_other_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let contents = [1, 2].map(|n: u8| format!("{n:02}").repeat(32));
+        let intent = |number: u8, requests: &[(&str, &String)]| {
+            let intent = serde_json::json!({"format": INTENT, "version": 1, "nonce": "5f3a9c0d7e21b846",
+                "provider": "p", "endpoint": "e", "kind": "other", "model": "m", "requests": requests});
+            fs::write(dir.path().join(intent_file(number.into())), intent.to_string()).unwrap();
+        };
+        intent(1, &[("once", &contents[0]), ("twice", &contents[0])]);
+        intent(2, &[("twice", &contents[1])]);
+        let line = |id| format!("{{\"id\":\"{id}\",\"status\":\"succeeded\"}}\n");
+        let header = "{\"format\":\"llm-batch delivered\",\"version\":1}\n".to_owned();
+        let lines = header + &["once", "twice", "never sent"].map(line).concat();
+        fs::write(dir.path().join(deliveries::FILE), lines).unwrap();
+        let state = State::open(dir.path()).unwrap();
+        let is_told = |id, n: u8| state.deliveries.get(id, [n; 32]).is_some();
+        assert_eq!([is_told("once", 1), is_told("once", 2)], [true, false]);
+        assert_eq!([is_told("twice", 1), is_told("twice", 2)], [false, false]);
+        assert!(!is_told("never sent", 1));
     }
 }

@@ -161,19 +161,37 @@ fn a_batch_that_another_key_cannot_read_is_said_to_be_of_another_key() {
     }
 }
 
-/// An intent of before tells no key: with the very one it was made with, it was held for ever.
+/// An intent of before tells no key. What only the account sees tells that it is the same.
 #[test]
-fn a_create_of_an_unknown_key_is_sent_again_with_the_key_that_always_was() {
+fn a_create_of_an_unknown_key_is_sent_again_where_its_account_is_proven() {
     each(false, |client| {
-        let is_anthropic = client.simulator.count(Endpoint::Upload) == 0;
-        // Without a batch in the account there was no fence either.
-        let fields: &[&str] = if is_anthropic { &["account", "anchor"] } else { &["account"] };
-        forget(&client.place, fields);
+        forget(&client.place, &["account"]);
         let (outcomes, ended) = client.ask(KEY, OnAmbiguous::Hold);
         assert_answered(&outcomes, &["a", "b"]);
         ended.unwrap();
         let Client { simulator, .. } = client;
         assert_eq!((simulator.count(Endpoint::Create), simulator.paid().len()), (2, 2));
+    });
+}
+
+/// With no batch before it there is nothing to prove the account by: the empty list of another one
+/// was trusted.
+#[test]
+fn a_create_of_an_unknown_key_is_not_sent_again_without_proof() {
+    each(true, |client| {
+        if client.simulator.count(Endpoint::Upload) > 0 {
+            return;
+        }
+        forget(&client.place, &["account", "anchor"]);
+        for policy in [OnAmbiguous::Hold, OnAmbiguous::Resubmit] {
+            let error = client.ask(OTHER, policy).1.unwrap_err().to_string();
+            assert!(error.contains("perhaps sent with another key"), "{error}");
+        }
+        assert_answered(&client.ask(KEY, OnAmbiguous::Hold).0, &["a", "b"]);
+        assert_eq!(
+            (client.simulator.count(Endpoint::Create), client.simulator.paid().len()),
+            (1, 2)
+        );
     });
 }
 

@@ -7,7 +7,7 @@ mod common;
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
 
-use common::{KEY, Outcome, Place, ask as plain, builder, changed, run};
+use common::{KEY, Outcome, Place, SHAPES, ask as plain, builder, changed, run, settings};
 use llm_batch::{
     Body, Builder, Error, LaneChoice, Message, OnAmbiguous, PendingReason, Prices, Request,
     RequestError, Role, Run,
@@ -241,8 +241,73 @@ fn a_lower_budget_of_a_request_holds_for_what_comes_back_and_would_be_sent_again
     assert!(go(hasty, [ask("a").with_budget(9.0)]).1.is_err());
     simulator.end_batches();
     let (outcomes, _) = go(open(&simulator, &place), [ask("a").with_budget(1.0)]);
-    assert_eq!(outcomes[0].1.as_ref().unwrap_err().kind(), "expired");
+    assert_eq!(outcomes[0].1.as_ref().unwrap_err().kind(), "over_budget");
     assert_eq!(simulator.count(Endpoint::Create), 1);
+}
+
+/// It held only for what had not been looked for yet.
+#[test]
+fn a_lower_budget_of_a_request_holds_for_a_lost_create_that_is_absent() {
+    for shape in SHAPES {
+        let simulator = Simulator::builder()
+            .before(|call| {
+                ((call.endpoint, call.nth) == (Endpoint::Create, 0)).then_some(Reply::Drop)
+            })
+            .start()
+            .unwrap();
+        let place = Place::new();
+        let open = || {
+            let settings = settings(shape(simulator.url(), KEY), &place.state());
+            settings.prices(Prices::parse(PRICES).unwrap())
+        };
+        let hasty = open().list_lag(Duration::from_mins(5)).timeout(Duration::from_secs(2));
+        let ended = go(hasty, ["a", "b"].map(|id| ask(id).with_budget(9.0))).1;
+        assert!(matches!(ended, Err(Error::Ambiguous { .. })), "{ended:?}");
+        let (outcomes, ended) = go(open(), [ask("a").with_budget(1.0), ask("b").with_budget(9.0)]);
+        ended.unwrap();
+        let outcome = |id| &outcomes.iter().find(|(of, _)| of == id).unwrap().1;
+        assert_eq!(outcome("a").as_ref().unwrap_err().kind(), "over_budget");
+        assert!(outcome("b").is_ok());
+        assert_eq!(simulator.paid(), ["question b"]);
+    }
+}
+
+/// Nor did it hold for the rest of a batch that the provider would not run.
+#[test]
+fn a_lower_budget_of_a_request_holds_for_the_rest_of_a_rejected_batch() {
+    for is_full in [false, true] {
+        let simulator = Simulator::builder()
+            .after(move |call, usual| match call.endpoint {
+                Endpoint::Poll if call.nth == 0 => Reply::Silence,
+                Endpoint::Poll if call.seen.path.ends_with("_1") => changed(usual, |batch| {
+                    let code = if is_full { "token_limit_exceeded" } else { "invalid_request" };
+                    let line = if is_full { Value::Null } else { json!(1) };
+                    batch["status"] = json!("failed");
+                    batch["output_file_id"] = Value::Null;
+                    batch["request_counts"] = json!({"total": 2, "completed": 0, "failed": 0});
+                    let fault = json!({"code": code, "line": line, "message": "no"});
+                    batch["errors"] = json!({"data": [fault]});
+                }),
+                _ => usual,
+            })
+            .start()
+            .unwrap();
+        let place = Place::new();
+        let open = || {
+            let settings = settings(common::open_ai(simulator.url(), KEY), &place.state());
+            settings.prices(Prices::parse(PRICES).unwrap())
+        };
+        let hasty = open().timeout(Duration::from_secs(2));
+        let ended = go(hasty, ["a", "b"].map(|id| ask(id).with_budget(9.0))).1;
+        assert!(matches!(ended, Err(Error::Pending { .. })), "{ended:?}");
+        let (outcomes, ended) = go(open(), ["a", "b"].map(|id| ask(id).with_budget(1.0)));
+        ended.unwrap();
+        let kinds: Vec<&str> =
+            outcomes.iter().map(|(_, outcome)| outcome.as_ref().unwrap_err().kind()).collect();
+        let first = if is_full { "over_budget" } else { "invalid_request" };
+        assert_eq!(kinds, [first, "over_budget"]);
+        assert_eq!(simulator.count(Endpoint::Create), 1);
+    }
 }
 
 #[test]
@@ -429,13 +494,29 @@ fn a_provider_that_stays_busy_is_asked_less_and_less_often() {
     }
 }
 
+/// It must tell nothing of the key to who reads the folder: neither by itself nor beside another one.
 #[test]
-fn the_books_hold_a_digest_of_the_key_and_not_the_key() {
-    let (simulator, place) = (Simulator::start().unwrap(), Place::new());
+fn the_books_hold_a_digest_of_the_key_that_nothing_can_be_told_from() {
+    let simulator = Simulator::start().unwrap();
+    let place = Place::new();
+    let intent = |number: u32| -> Value {
+        let intent = place.state().join(format!("00000{number}.intent.json"));
+        serde_json::from_slice(&std::fs::read(intent).unwrap()).unwrap()
+    };
     go(open(&simulator, &place), [ask("a")]).1.unwrap();
-    let intent = std::fs::read_to_string(place.state().join("000001.intent.json")).unwrap();
-    let intent: Value = serde_json::from_str(&intent).unwrap();
-    let account = intent["account"].as_str().unwrap();
-    assert_eq!(account.len(), 32);
-    assert!(!account.contains(KEY));
+    go(open(&simulator, &place), [ask("b")]).1.unwrap();
+    let accounts = [1, 2].map(|number| intent(number)["account"].as_str().unwrap().to_owned());
+    assert_ne!(accounts[0], accounts[1], "of one key");
+    let nonce = intent(1)["nonce"].as_str().unwrap().to_owned();
+    let of_key = |key: &str| common::anthropic(simulator.url(), key).account(&nonce).unwrap();
+    assert_eq!(of_key(KEY), accounts[0]);
+    assert_ne!(of_key("another"), accounts[0]);
+    for account in &accounts {
+        assert!(account.len() == 32 && !account.contains(KEY));
+        // Not of the key alone, nor of the key and what stands in the folder, in a plain way.
+        let texts = [KEY.to_owned(), format!("{nonce}{KEY}"), format!("{KEY}{nonce}")];
+        for text in texts {
+            assert!(!blake3::hash(text.as_bytes()).to_hex().starts_with(account.as_str()));
+        }
+    }
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use common::{KEY, Outcome, Place, ask, assert_answered, settings};
 use llm_batch::providers::{OpenAi, Profile};
-use llm_batch::{Builder, Error, LaneChoice, Provider, RequestError, Run, Status, cancel};
+use llm_batch::{Builder, Error, LaneChoice, Provider, RequestError, Run, Status, Stop, cancel};
 use llm_simulator::{Endpoint, Reply, Said, Simulator};
 
 type Open = fn(&str) -> Arc<dyn Provider>;
@@ -188,10 +188,21 @@ fn every_end_of_a_request_is_told_as_what_it_is() {
 #[test]
 fn a_batch_that_is_cancelled_is_collected_to_its_end() {
     each(|_, open| {
-        let simulator = Simulator::builder().running(usize::MAX).start().unwrap();
+        let stop = Stop::new();
+        let hand = stop.clone();
+        let simulator = Simulator::builder()
+            .running(usize::MAX)
+            .before(move |call| {
+                if call.endpoint == Endpoint::Poll {
+                    hand.stop();
+                }
+                None
+            })
+            .start()
+            .unwrap();
         let place = Place::new();
-        let hasty = builder(open, &simulator, &place).timeout(Duration::from_millis(200));
-        assert!(matches!(run(hasty, &IDS).1, Err(Error::Pending { .. })));
+        let stopped = builder(open, &simulator, &place).stop(stop);
+        assert!(matches!(run(stopped, &IDS).1, Err(Error::Pending { .. })));
         let batch_id = &simulator.batches()[0].id;
         let provider = open(simulator.url());
         cancel(&*provider, batch_id, Duration::from_secs(9)).unwrap();

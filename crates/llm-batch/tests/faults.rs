@@ -219,3 +219,27 @@ fn a_list_without_an_end_is_left() {
         assert_eq!(lists, 1_000 + usize::from(shape == "anthropic"), "{shape}");
     }
 }
+
+/// It was told about until the time was up, long after a list had shown that it was gone.
+#[test]
+fn what_an_earlier_look_took_for_the_lost_batch_is_forgotten_when_it_is_absent() {
+    let simulator = Simulator::builder()
+        .before(|call| (call.endpoint == Endpoint::Create).then_some(Reply::Drop))
+        .after(|call, usual| match (call.endpoint, call.nth) {
+            // The first is the look for the newest batch; then there is one that may be it.
+            (Endpoint::List, 1) => Reply::json(
+                200,
+                &json!({"data": [{"id": "look-alike", "type": "message_batch",
+                                  "processing_status": "in_progress"}], "has_more": false}),
+            ),
+            _ => usual,
+        })
+        .start()
+        .unwrap();
+    let place = Place::new();
+    let settings = builder(simulator.url(), &place.state()).timeout(Duration::from_secs(2));
+    let llm = settings.list_lag(Duration::from_mins(5)).build().unwrap();
+    let Err(Error::Ambiguous { reason, .. }) = run(&llm, [ask("a")]).1 else { panic!("no") };
+    assert_eq!(simulator.count(Endpoint::List), 3);
+    assert!(!reason.contains("look-alike"), "{reason}");
+}

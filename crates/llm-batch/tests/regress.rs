@@ -5,14 +5,15 @@
 mod common;
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, Weak, mpsc};
 use std::thread;
 use std::time::Duration;
 
 use common::{Faults, Place, Reply, Sim, ask, assert_answered, builder, jsonl, open, run};
 use llm_batch::{
-    Answer, BatchError, Call, CallError, Collected, CreateError, Created, Draft, Error, Kind,
-    Limits, LlmBatch, Progress, Provider, Request, RequestError, Sink,
+    Answer, BatchError, Call, CallError, Collected, CreateError, Created, Draft, Entry, Error,
+    Kind, LaneChoice, Limits, LlmBatch, Progress, Provider, Request, RequestError, Sink,
 };
 use serde_json::value::{RawValue, to_raw_value};
 
@@ -284,4 +285,97 @@ fn an_id_may_be_asked_again_once_it_has_its_answer() {
     all.wait().unwrap();
     flushed.wait().unwrap();
     assert_eq!(llm.accounting().submissions, 1);
+}
+
+/// Loses its first create, and has a run of its own done while it is asked which key it uses.
+#[derive(Debug, Default)]
+struct Nosy {
+    batcher: OnceLock<Weak<LlmBatch>>,
+    is_armed: AtomicBool,
+    ended_well: Mutex<Vec<bool>>,
+}
+
+impl Provider for Nosy {
+    fn name(&self) -> &'static str {
+        "nosy"
+    }
+
+    fn endpoint(&self) -> &'static str {
+        "here"
+    }
+
+    fn account(&self, _: &str) -> Option<String> {
+        if let Some(batcher) = self.batcher.get().and_then(Weak::upgrade)
+            && self.is_armed.swap(false, Ordering::SeqCst)
+        {
+            let (done, is_done) = mpsc::channel();
+            thread::spawn(move || done.send(run(&batcher, [ask("other")]).1.is_ok()));
+            let ended_well = is_done.recv_timeout(Duration::from_secs(10)) == Ok(true);
+            self.ended_well.lock().unwrap().push(ended_well);
+        }
+        Some("the only one".to_owned())
+    }
+
+    fn limits(&self) -> Limits {
+        Limits { max_items: 10, max_bytes: 1 << 20, frame_bytes: 0, entry_bytes: 0 }
+    }
+
+    fn encode(&self, request: &Request) -> Result<Box<RawValue>, RequestError> {
+        Ok(to_raw_value(&request.id).unwrap())
+    }
+
+    fn create(&self, draft: &Draft<'_>, _: &str, _: &Call<'_>) -> Result<Created, CreateError> {
+        match draft.entries().next().unwrap().id {
+            "lost" => {
+                self.is_armed.store(true, Ordering::SeqCst);
+                Err(CreateError::Ambiguous { reason: "lost".to_owned() })
+            }
+            id => Ok(Created { batch_id: id.to_owned(), progress: Progress::Ended }),
+        }
+    }
+
+    fn poll(&self, _: &str, _: &Call<'_>) -> Result<Progress, CallError> {
+        Ok(Progress::Ended)
+    }
+
+    fn results(
+        &self,
+        batch_id: &str,
+        draft: &Draft<'_>,
+        _: &Call<'_>,
+        sink: &mut Sink<'_>,
+    ) -> Result<Collected, CallError> {
+        if batch_id == "refused" {
+            self.is_armed.store(true, Ordering::SeqCst);
+            return Err(CallError::Refused { message: "no".to_owned() });
+        }
+        for entry in draft.entries() {
+            let _ = sink(&entry.custom_id, Ok(Answer::new(to_raw_value("x").unwrap())));
+        }
+        Ok(Collected::default())
+    }
+
+    fn answers_at_once(&self) -> bool {
+        true
+    }
+
+    fn ask(&self, _: &Entry<'_>, _: &Call<'_>) -> Result<Box<RawValue>, CreateError> {
+        Ok(to_raw_value("x").unwrap())
+    }
+}
+
+/// The books of the batcher were held meanwhile, and nobody else came on.
+#[test]
+fn a_provider_that_is_asked_for_its_key_holds_nobody_up() {
+    for (lane, id) in
+        [(LaneChoice::Batch, "lost"), (LaneChoice::Batch, "refused"), (LaneChoice::Sync, "a")]
+    {
+        let (place, provider) = (Place::new(), Arc::new(Nosy::default()));
+        let settings = LlmBatch::builder(Arc::clone(&provider) as _).state(place.state());
+        let llm = Arc::new(settings.lane(lane).build().unwrap());
+        provider.batcher.set(Arc::downgrade(&llm)).unwrap();
+        provider.is_armed.store(lane == LaneChoice::Sync, Ordering::SeqCst);
+        let _ = run(&llm, [ask(id)]);
+        assert_eq!(*provider.ended_well.lock().unwrap(), [true], "{id}");
+    }
 }

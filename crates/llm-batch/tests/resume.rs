@@ -6,15 +6,10 @@ mod common;
 
 use std::collections::HashMap;
 use std::fs;
-use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::thread;
 use std::time::Duration;
 
-use common::{
-    Endpoint, Faults, KEY, Place, Reply, Sim, Simulator, ask, assert_answered, builder, jsonl,
-    open, open_ai, run, settings,
-};
+use common::{Faults, Place, Reply, Sim, ask, assert_answered, builder, jsonl, open, run};
 use llm_batch::{Delivered, Error, Kind, PendingReason, Request, Status, Stop, Usage};
 
 #[test]
@@ -58,71 +53,6 @@ fn a_run_that_timed_out_goes_on_without_a_create() {
     let counts = ended.unwrap().accounting;
     assert_eq!((counts.succeeded, counts.submissions, counts.calls_saved), (2, 1, 1));
     assert_eq!(sim.creates(), 1);
-}
-
-fn copied(from: &Path) -> Place {
-    let place = Place::new();
-    fs::create_dir(place.state()).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        fs::copy(entry.path(), place.state().join(entry.file_name())).unwrap();
-    }
-    place
-}
-
-/// On another machine the folder stands elsewhere, and the first one is gone.
-#[test]
-fn a_folder_that_was_moved_elsewhere_goes_on_there() {
-    let sim = Sim::start(Faults { running: usize::MAX, ..Faults::default() });
-    let place = Place::new();
-    let hasty = builder(sim.url(), &place.state()).timeout(Duration::from_secs(2));
-    assert!(run(&hasty.build().unwrap(), ["a", "b"].map(ask)).1.is_err());
-    let other = copied(&place.state());
-    drop(place);
-    sim.simulator.end_batches();
-    let (outcomes, ended) = run(&open(&sim, &other), ["a", "b"].map(ask));
-    assert_answered(&outcomes, &["a", "b"]);
-    assert_eq!((ended.unwrap().accounting.submissions, sim.creates()), (1, 1));
-}
-
-/// Both know the batch, so both collect it and neither sends it.
-#[test]
-fn two_copies_of_a_folder_pay_once_for_a_batch_that_was_known_when_it_was_copied() {
-    let sim = Sim::start(Faults { running: usize::MAX, ..Faults::default() });
-    let place = Place::new();
-    let hasty = builder(sim.url(), &place.state()).timeout(Duration::from_secs(2));
-    assert!(run(&hasty.build().unwrap(), ["a", "b"].map(ask)).1.is_err());
-    let other = copied(&place.state());
-    sim.simulator.end_batches();
-    thread::scope(|scope| {
-        for place in [&place, &other] {
-            let llm = open(&sim, place);
-            scope.spawn(move || assert_answered(&run(&llm, ["a", "b"].map(ask)).0, &["a", "b"]));
-        }
-    });
-    assert_eq!((sim.creates(), sim.simulator.paid().len()), (1, 2));
-}
-
-/// Each found the create absent and sent it again. The one that does so first deletes the file.
-#[test]
-fn of_two_copies_with_a_lost_create_the_second_sees_that_the_first_has_sent_it_again() {
-    let simulator = Simulator::builder()
-        .before(|call| ((call.endpoint, call.nth) == (Endpoint::Create, 0)).then_some(Reply::Drop))
-        .start()
-        .unwrap();
-    let place = Place::new();
-    let at = |place: &Place, patience| {
-        let settings = settings(open_ai(simulator.url(), KEY), &place.state()).timeout(patience);
-        run(&settings.build().unwrap(), ["a", "b"].map(ask))
-    };
-    let slow = settings(open_ai(simulator.url(), KEY), &place.state());
-    let slow = slow.list_lag(Duration::from_mins(1)).timeout(Duration::from_secs(2));
-    assert!(run(&slow.build().unwrap(), ["a", "b"].map(ask)).1.is_err());
-    let other = copied(&place.state());
-    assert_answered(&at(&place, Duration::from_mins(1)).0, &["a", "b"]);
-    let error = at(&other, Duration::from_hours(1)).1.unwrap_err();
-    assert!(error.to_string().contains("copy of this state"), "{error}");
-    assert_eq!((simulator.count(Endpoint::Create), simulator.paid().len()), (2, 2));
 }
 
 #[test]

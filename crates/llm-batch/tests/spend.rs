@@ -8,6 +8,7 @@
 mod common;
 
 use std::env;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
 use common::{KEY, Place, SHAPES, ask, run, settings};
@@ -36,8 +37,16 @@ fn simulator(seed: u64, running: usize) -> Simulator {
         .unwrap()
 }
 
+/// How many seeds came to their end, and how many of them paid for something perhaps twice.
+#[derive(Default)]
+struct Ends {
+    well: AtomicU32,
+    in_doubt: AtomicU32,
+}
+
 /// Runs each seed again and again, and checks what was paid after each run.
-fn each_run(allow: fn(Builder, u64) -> Builder, check: fn(u64, &[String])) {
+fn each_run(allow: fn(Builder, u64) -> Builder, check: fn(u64, &[String])) -> (u32, u32) {
+    let ends = Ends::default();
     let seeds = env::var("SPEND_SEEDS").map_or(300, |seeds| seeds.parse().unwrap());
     common::each_seed(0..seeds, |seed| {
         let (lane, running) = match seed % 3 {
@@ -66,12 +75,19 @@ fn each_run(allow: fn(Builder, u64) -> Builder, check: fn(u64, &[String])) {
             let ended = run(&llm, (0..REQUESTS).map(request)).1;
             check(seed, &simulator.paid());
             match ended {
-                Ok(_) | Err(Error::OverBudget { .. }) => break,
+                Ok(run) => {
+                    ends.well.fetch_add(1, Ordering::Relaxed);
+                    let is_in_doubt = run.accounting.possibly_paid_twice > 0;
+                    ends.in_doubt.fetch_add(u32::from(is_in_doubt), Ordering::Relaxed);
+                    break;
+                }
+                Err(Error::OverBudget { .. }) => break,
                 Err(Error::Pending { .. } | Error::Ambiguous { .. }) => {}
                 Err(other) => panic!("seed {seed}: {other}"),
             }
         }
     });
+    (ends.well.into_inner(), ends.in_doubt.into_inner())
 }
 
 fn limit(seed: u64) -> f64 {
@@ -88,19 +104,22 @@ fn no_run_and_no_later_one_pays_more_than_the_limit() {
             .on_ambiguous(OnAmbiguous::Resubmit)
             .pay_twice_for_deadlines(seed.is_multiple_of(2))
     };
-    each_run(generous, |seed, paid| {
+    let (well, in_doubt) = each_run(generous, |seed, paid| {
         let spent = f64::from(u32::try_from(paid.len()).unwrap()) * DOLLARS;
         assert!(spent <= limit(seed), "seed {seed}: {spent} of {}: {paid:?}", limit(seed));
     });
+    // Where nothing is spent, no limit is tried.
+    assert!(well > 0 && in_doubt > 0, "{well} ended well, {in_doubt} of them in doubt");
 }
 
 #[test]
 fn in_no_lane_anything_is_paid_twice_without_leave() {
     let careful = |settings: Builder, _| settings.list_lag(Duration::from_millis(40));
-    each_run(careful, |seed, paid| {
+    let (well, in_doubt) = each_run(careful, |seed, paid| {
         let mut texts = paid.to_vec();
         texts.sort();
         texts.dedup();
         assert_eq!(texts.len(), paid.len(), "seed {seed}: {paid:?}");
     });
+    assert!(well > 0 && in_doubt == 0, "{well} ended well, {in_doubt} of them in doubt");
 }

@@ -8,8 +8,10 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Faults, Place, Reply, Sim, ask, builder, jsonl, open};
-use llm_batch::{BatchError, Close, Error, Kind, LlmBatch, Request, RequestError};
+use common::{Endpoint, Faults, Place, Reply, Sim, Simulator, ask, builder, jsonl, open};
+use llm_batch::{
+    BatchError, Close, Error, Kind, LaneChoice, LlmBatch, OnAmbiguous, Request, RequestError,
+};
 
 /// Long enough never to pass in a test: what is sent is sent for another reason.
 const NEVER: Duration = Duration::from_hours(1);
@@ -332,4 +334,53 @@ fn a_batcher_is_shared_between_threads() {
     fn assert_shared<T: Send + Sync>() {}
     assert_shared::<LlmBatch>();
     assert_shared::<Arc<dyn llm_batch::Provider>>();
+}
+
+/// Only a run said so, and who holds tickets has no run.
+#[test]
+fn tickets_that_may_be_paid_for_twice_are_counted_once_each() {
+    let sim = Sim::start(Faults {
+        create: Some(Box::new(|nth, _| (nth == 0).then_some(Reply::Drop))),
+        // The list is behind: both are paid for.
+        list_lag: 9,
+        ..Faults::default()
+    });
+    let place = Place::new();
+    let settings = || builder(sim.url(), &place.state()).on_ambiguous(OnAmbiguous::Resubmit);
+    let llm = settings().list_lag(NEVER).linger(NEVER).build().unwrap();
+    let tickets = ["a", "b"].map(|id| llm.submit(ask(id)).unwrap());
+    llm.flush().wait().unwrap();
+    for ticket in tickets {
+        ticket.wait().unwrap();
+    }
+    assert_eq!(sim.simulator.paid().len(), 4);
+    assert_eq!(llm.accounting().possibly_paid_twice, 2);
+    let again = llm.submit(ask("a")).unwrap();
+    llm.flush().wait().unwrap();
+    again.wait().unwrap();
+    assert_eq!(llm.accounting().possibly_paid_twice, 2);
+    drop(llm);
+    // What another process did is not in the counts of this one.
+    let llm = settings().linger(NEVER).build().unwrap();
+    let again = llm.submit(ask("a")).unwrap();
+    llm.flush().wait().unwrap();
+    again.wait().unwrap();
+    assert_eq!(llm.accounting().possibly_paid_twice, 0);
+}
+
+#[test]
+fn a_ticket_that_is_asked_again_and_again_is_counted_once() {
+    let simulator = Simulator::builder()
+        .after(|call, usual| match call.endpoint {
+            Endpoint::Ask if call.nth < 3 => Reply::Drop,
+            _ => usual,
+        })
+        .start()
+        .unwrap();
+    let place = Place::new();
+    let settings = builder(simulator.url(), &place.state()).lane(LaneChoice::Sync);
+    let llm = settings.sync_retry(true).linger(Duration::ZERO).build().unwrap();
+    llm.submit(ask("a")).unwrap().wait().unwrap();
+    let counts = llm.accounting();
+    assert_eq!((counts.possibly_paid_twice, counts.submissions), (1, 4));
 }

@@ -275,9 +275,8 @@ impl Provider for Anthropic {
     fn find(&self, lost: &Lost<'_>, call: &Call<'_>) -> Result<Found, CallError> {
         let fence = Fence::parse(lost.anchor);
         let (mut undecided, mut has_end) = (None, false);
-        // Whose key sees the fence, would see the batch. Where nobody knows the key and there is no
-        // fence to tell, it is the one that it always was.
-        let mut is_same_account = lost.is_same_account.unwrap_or(fence.id.is_empty());
+        // Whose key sees the fence, would see the batch.
+        let mut is_same_account = lost.is_same_account == Some(true);
         let mut query = PAGE.to_owned();
         'pages: for _ in 0..MAX_PAGES {
             let page = self.page(&query, call)?;

@@ -23,13 +23,15 @@ pub(super) const MAX_PAGES: usize = 1000;
 /// How far the clocks behind two times of the same provider may be apart, in seconds.
 pub(super) const SKEW: i64 = 120;
 
-/// Why a batch that is not in the list may be there all the same.
-pub(super) const OTHER_KEY: &str = "the create was sent with another key, and this one may not see \
-                                    its batch; use a key of the same account";
+/// Why a batch that is not in the list may be there all the same. Another key of the same account
+/// is no proof where there was nothing in the list before.
+pub(super) const OTHER_KEY: &str = "the create was sent with another key, and nothing proves that \
+                                    this one would see its batch; use the very key that sent it";
 
 /// The same, where it is not known which key the create was sent with.
-pub(super) const PERHAPS_OTHER_KEY: &str = "the create was perhaps sent with another key, and this \
-                                            one may not see its batch; use the key that sent it";
+pub(super) const PERHAPS_OTHER_KEY: &str = "the create was perhaps sent with another key, and \
+                                            nothing proves that this one would see its batch; use \
+                                            the key that sent it";
 
 /// Returns the header that carries the key, as a bearer token where it is `authorization`.
 pub(super) fn key_header(

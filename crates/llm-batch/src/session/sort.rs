@@ -43,8 +43,6 @@ impl Session<'_> {
                 members[known.seq] = wire;
             } else if let Some(error) = self.table.invalid(index) {
                 self.hand_over(index, Err(error.clone()))?;
-            } else if let Some(error) = self.over_budget(index, 0)? {
-                self.hand_over(index, Err(error))?;
             } else {
                 fresh.push((wire, None));
             }
@@ -80,7 +78,7 @@ impl Session<'_> {
         let (fate, nonce) = (record.fate.clone(), record.intent.nonce.clone());
         let (lane, number) = (record.intent.lane, record.number);
         let ambiguity = record.ambiguity().to_owned();
-        let (is_void, doubts) = (matches!(fate, Some(Fate::Void { .. })), state.doubts(at));
+        let is_void = matches!(fate, Some(Fate::Void { .. }));
         drop(state);
         let wanted = members.iter().copied().filter(|member| *member != NOBODY);
         match (fate, lane) {
@@ -92,17 +90,7 @@ impl Session<'_> {
                 if lane == Lane::Batch && !is_void {
                     self.discard(at);
                 }
-                for member in wanted {
-                    match self.over_budget(member as usize, doubts)? {
-                        None => fresh.push((member, Some(number))),
-                        // With a larger budget it goes on.
-                        Some(error) if doubts > 0 => {
-                            let reason = format!("it may have been paid for; {error}");
-                            self.mark_ambiguous(member as usize, &reason);
-                        }
-                        Some(error) => self.hand_over(member as usize, Err(error))?,
-                    }
-                }
+                fresh.extend(wanted.map(|member| (member, Some(number))));
             }
             (Some(fate @ Fate::Refused { .. }), _) => {
                 if let Some(refusal) = fate.refusal() {

@@ -1,0 +1,193 @@
+//! State folders that were moved or copied.
+
+#![allow(clippy::unwrap_used, reason = "a helper of tests is not seen as a test")]
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use common::{
+    Endpoint, Faults, KEY, Outcome, Place, Reply, SHAPES, Shape, Sim, Simulator, ask,
+    assert_answered, builder, open, open_ai, run, settings,
+};
+use llm_batch::{Error, OnAmbiguous, Run};
+use serde_json::Value;
+
+fn copied(from: &Path) -> Place {
+    let place = Place::new();
+    fs::create_dir(place.state()).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), place.state().join(entry.file_name())).unwrap();
+    }
+    place
+}
+
+/// On another machine the folder stands elsewhere, and the first one is gone.
+#[test]
+fn a_folder_that_was_moved_elsewhere_goes_on_there() {
+    let sim = Sim::start(Faults { running: usize::MAX, ..Faults::default() });
+    let place = Place::new();
+    let hasty = builder(sim.url(), &place.state()).timeout(Duration::from_secs(2));
+    assert!(run(&hasty.build().unwrap(), ["a", "b"].map(ask)).1.is_err());
+    let other = copied(&place.state());
+    drop(place);
+    sim.simulator.end_batches();
+    let (outcomes, ended) = run(&open(&sim, &other), ["a", "b"].map(ask));
+    assert_answered(&outcomes, &["a", "b"]);
+    assert_eq!((ended.unwrap().accounting.submissions, sim.creates()), (1, 1));
+}
+
+/// Both know the batch, so both collect it and neither sends it.
+#[test]
+fn two_copies_of_a_folder_pay_once_for_a_batch_that_was_known_when_it_was_copied() {
+    let sim = Sim::start(Faults { running: usize::MAX, ..Faults::default() });
+    let place = Place::new();
+    let hasty = builder(sim.url(), &place.state()).timeout(Duration::from_secs(2));
+    assert!(run(&hasty.build().unwrap(), ["a", "b"].map(ask)).1.is_err());
+    let other = copied(&place.state());
+    sim.simulator.end_batches();
+    thread::scope(|scope| {
+        for place in [&place, &other] {
+            let llm = open(&sim, place);
+            scope.spawn(move || assert_answered(&run(&llm, ["a", "b"].map(ask)).0, &["a", "b"]));
+        }
+    });
+    assert_eq!((sim.creates(), sim.simulator.paid().len()), (1, 2));
+}
+
+/// Each found the create absent and sent it again. The one that does so first deletes the file.
+#[test]
+fn of_two_copies_with_a_lost_create_the_second_sees_that_the_first_has_sent_it_again() {
+    let simulator = Simulator::builder()
+        .before(|call| ((call.endpoint, call.nth) == (Endpoint::Create, 0)).then_some(Reply::Drop))
+        .start()
+        .unwrap();
+    let place = Place::new();
+    let at = |place: &Place, patience| {
+        let settings = settings(open_ai(simulator.url(), KEY), &place.state()).timeout(patience);
+        run(&settings.build().unwrap(), ["a", "b"].map(ask))
+    };
+    let slow = settings(open_ai(simulator.url(), KEY), &place.state());
+    let slow = slow.list_lag(Duration::from_mins(1)).timeout(Duration::from_secs(2));
+    assert!(run(&slow.build().unwrap(), ["a", "b"].map(ask)).1.is_err());
+    let other = copied(&place.state());
+    assert_answered(&at(&place, Duration::from_mins(1)).0, &["a", "b"]);
+    let error = at(&other, Duration::from_hours(1)).1.unwrap_err();
+    assert!(error.to_string().contains("copy of this state"), "{error}");
+    assert_eq!((simulator.count(Endpoint::Create), simulator.paid().len()), (2, 2));
+}
+
+/// A provider that does not take the first create, or loses its answer, and a state folder in which
+/// that create is of unknown fate.
+fn lost(shape: Shape, is_taken: bool) -> (Simulator, Place) {
+    let is_first = move |endpoint, nth| (endpoint, nth) == (Endpoint::Create, 0);
+    let simulator = Simulator::builder()
+        .before(move |call| (!is_taken && is_first(call.endpoint, call.nth)).then_some(Reply::Drop))
+        .after(
+            move |call, usual| {
+                if is_first(call.endpoint, call.nth) { Reply::Drop } else { usual }
+            },
+        )
+        .running(usize::MAX)
+        .start()
+        .unwrap();
+    // So that there is something in the list before the create.
+    simulator.plant_foreign(7);
+    let place = Place::new();
+    let slow = settings(shape(simulator.url(), KEY), &place.state());
+    let slow = slow.list_lag(Duration::from_mins(1)).timeout(Duration::from_secs(2));
+    assert!(run(&slow.build().unwrap(), ["a", "b"].map(ask)).1.is_err());
+    (simulator, place)
+}
+
+fn go_on(
+    shape: Shape,
+    simulator: &Simulator,
+    place: &Place,
+    policy: OnAmbiguous,
+) -> (Vec<Outcome>, Result<Run, Error>) {
+    simulator.end_batches();
+    let settings = settings(shape(simulator.url(), KEY), &place.state()).on_ambiguous(policy);
+    run(&settings.build().unwrap(), ["a", "b"].map(ask))
+}
+
+fn is_held((outcomes, ended): &(Vec<Outcome>, Result<Run, Error>)) -> bool {
+    let is_held = matches!(ended, Err(Error::Ambiguous { requests: 2, .. }));
+    let is_told = ended.as_ref().is_err_and(|error| error.to_string().contains("copied or moved"));
+    outcomes.is_empty() && is_held && is_told
+}
+
+/// Each of two copies found it absent, and sent it again.
+#[test]
+fn a_lost_create_is_sent_again_from_its_own_folder_and_not_from_a_copy() {
+    for shape in SHAPES {
+        let (simulator, place) = lost(shape, false);
+        let copy = copied(&place.state());
+        let held = go_on(shape, &simulator, &copy, OnAmbiguous::Hold);
+        assert!(is_held(&held), "{held:?}");
+        assert_eq!(simulator.count(Endpoint::Create), 1);
+        // Renamed, it is the same folder.
+        fs::rename(place.state(), place.path().join("renamed")).unwrap();
+        fs::rename(place.path().join("renamed"), place.state()).unwrap();
+        let settings = settings(shape(simulator.url(), KEY), &place.state());
+        let hasty = settings.timeout(Duration::from_secs(2)).build().unwrap();
+        assert!(matches!(run(&hasty, ["a", "b"].map(ask)).1, Err(Error::Pending { .. })));
+        drop(hasty);
+        assert_eq!(simulator.count(Endpoint::Create), 2);
+        assert_answered(&go_on(shape, &simulator, &place, OnAmbiguous::Hold).0, &["a", "b"]);
+        // What another one has sent is not what this one has lost.
+        let (outcomes, ended) = go_on(shape, &simulator, &copy, OnAmbiguous::Hold);
+        assert!(outcomes.is_empty() && matches!(ended, Err(Error::Ambiguous { .. })), "{ended:?}");
+        assert_eq!((simulator.count(Endpoint::Create), simulator.paid().len()), (2, 2));
+    }
+}
+
+#[test]
+fn a_lost_create_that_is_there_is_found_from_a_copy_too() {
+    for shape in SHAPES {
+        let (simulator, place) = lost(shape, true);
+        for place in [&copied(&place.state()), &place] {
+            let (outcomes, ended) = go_on(shape, &simulator, place, OnAmbiguous::Hold);
+            assert_answered(&outcomes, &["a", "b"]);
+            ended.unwrap();
+        }
+        assert_eq!((simulator.count(Endpoint::Create), simulator.paid().len()), (1, 2));
+    }
+}
+
+/// Who knows that there is no other copy says so.
+#[test]
+fn a_folder_that_was_moved_sends_a_lost_create_again_where_that_is_allowed_by_name() {
+    for shape in SHAPES {
+        let (simulator, place) = lost(shape, false);
+        let moved = copied(&place.state());
+        drop(place);
+        let settings = settings(shape(simulator.url(), KEY), &moved.state());
+        let settings = settings.on_ambiguous(OnAmbiguous::Resubmit).timeout(Duration::from_secs(2));
+        assert!(run(&settings.build().unwrap(), ["a", "b"].map(ask)).1.is_err());
+        // The one that was sent from here is this folder's own.
+        let (outcomes, ended) = go_on(shape, &simulator, &moved, OnAmbiguous::Hold);
+        assert_answered(&outcomes, &["a", "b"]);
+        let counts = ended.unwrap().accounting;
+        assert_eq!((counts.possibly_paid_twice, simulator.count(Endpoint::Create)), (2, 2));
+    }
+}
+
+/// An intent of before does not say from where it was sent.
+#[test]
+fn a_lost_create_of_an_unknown_folder_is_not_sent_again() {
+    for shape in SHAPES {
+        let (simulator, place) = lost(shape, false);
+        let path = place.state().join("000001.intent.json");
+        let mut intent: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        intent.as_object_mut().unwrap().remove("place").unwrap();
+        fs::write(path, intent.to_string()).unwrap();
+        let held = go_on(shape, &simulator, &place, OnAmbiguous::Hold);
+        assert!(is_held(&held), "{held:?}");
+        assert_eq!(simulator.count(Endpoint::Create), 1);
+    }
+}

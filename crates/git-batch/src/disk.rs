@@ -57,6 +57,15 @@ pub fn refuse_file_systems() {
     REFUSED.store(true, std::sync::atomic::Ordering::SeqCst);
 }
 
+#[cfg(feature = "testing")]
+static FAILING: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+
+/// Lets the names of refs not be made durable in this process, as on a disk that is broken.
+#[cfg(feature = "testing")]
+pub fn fail_for_refs(is_failing: bool) {
+    FAILING.store(is_failing, std::sync::atomic::Ordering::SeqCst);
+}
+
 /// Notes a change that has happened.
 pub(crate) fn note(change: impl FnOnce() -> Change) {
     #[cfg(feature = "testing")]
@@ -121,42 +130,99 @@ pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// What became of making names durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Synced {
+    /// How many calls it took.
+    pub(crate) calls: u32,
+    /// Whether they are: false where that should have been possible and was not.
+    pub(crate) is_certain: bool,
+}
+
+/// Makes the names of refs in a folder durable. One that is gone, because nothing was in it, is so when
+/// the one above it is.
+pub(crate) fn sync_refs(path: &Path) -> Synced {
+    match sync_existing(path) {
+        Ok(()) => Synced { calls: 1, is_certain: true },
+        // Some file systems have no such call for folders; there is nothing more to be had.
+        Err(error) => {
+            let kind = error.kind();
+            let is_certain =
+                matches!(kind, io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported);
+            Synced { calls: 0, is_certain }
+        }
+    }
+}
+
+fn sync_existing(path: &Path) -> io::Result<()> {
+    #[cfg(feature = "testing")]
+    if FAILING.load(std::sync::atomic::Ordering::SeqCst) {
+        return Err(io::Error::other("it is not to be"));
+    }
+    open_existing(path)?.sync_all()?;
+    note(|| Change::SyncFolder(path.to_owned()));
+    Ok(())
+}
+
+/// Opens a folder, or the next above it that is there.
+fn open_existing(path: &Path) -> io::Result<File> {
+    match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            path.parent().map_or(Err(error), open_existing)
+        }
+        other => other,
+    }
+}
+
 /// How many folders are made durable one by one; more are with one call for the whole file system, which
 /// writes what others have not written yet too.
 #[cfg(target_os = "linux")]
 const MAX_FOLDERS: usize = 2;
 
-/// Makes the names in folders durable, as far as that can be done, and returns how many calls that took.
-pub(crate) fn sync_folders(paths: &BTreeSet<PathBuf>) -> u32 {
+/// As [`sync_refs`], for many folders. To be called with no lock held that others wait for: it can take
+/// as long as the disk needs for all that they have written.
+pub(crate) fn sync_all_refs(paths: &BTreeSet<PathBuf>) -> Synced {
     #[cfg(target_os = "linux")]
     if paths.len() > MAX_FOLDERS {
         return sync_file_systems(paths);
     }
-    paths.iter().map(|path| u32::from(sync_folder(path).is_ok())).sum()
+    paths.iter().map(|path| sync_refs(path)).fold(Synced::NOTHING, Synced::and)
+}
+
+impl Synced {
+    const NOTHING: Synced = Synced { calls: 0, is_certain: true };
+
+    fn and(self, other: Synced) -> Synced {
+        let is_certain = self.is_certain && other.is_certain;
+        Synced { calls: self.calls + other.calls, is_certain }
+    }
 }
 
 /// One call for each file system: one, unless somebody keeps refs behind a link. Where that cannot be
 /// relied on, one for each folder.
 #[cfg(target_os = "linux")]
-fn sync_file_systems(paths: &BTreeSet<PathBuf>) -> u32 {
+fn sync_file_systems(paths: &BTreeSet<PathBuf>) -> Synced {
     use std::os::unix::fs::MetadataExt;
     let (mut whole, mut apart) = (BTreeSet::new(), BTreeSet::new());
-    let mut calls = 0;
+    let mut synced = Synced::NOTHING;
     for path in paths {
-        let Ok(folder) = File::open(path) else { continue };
-        let device = folder.metadata().map(|data| data.dev()).ok();
+        let folder = open_existing(path).and_then(|folder| Ok((folder.metadata()?.dev(), folder)));
+        let Ok((device, folder)) = folder else {
+            synced.is_certain = false;
+            continue;
+        };
         if whole.contains(&device) {
             note(|| Change::SyncFolder(path.clone()));
-        } else if device.is_some() && !apart.contains(&device) && sync_file_system(&folder) {
+        } else if !apart.contains(&device) && sync_file_system(&folder) {
             whole.insert(device);
-            calls += 1;
+            synced.calls += 1;
             note(|| Change::SyncFolder(path.clone()));
         } else {
             apart.insert(device);
-            calls += u32::from(sync_folder(path).is_ok());
+            synced = synced.and(sync_refs(path));
         }
     }
-    calls
+    synced
 }
 
 /// Makes a whole file system durable; false if that cannot be told.

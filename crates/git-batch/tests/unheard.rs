@@ -66,7 +66,18 @@ fn is_once(fixture: &Fixture, is_grouped: bool) {
     }
     let again = fixture.open().apply(operations(is_grouped)).unwrap();
     assert_eq!((again.replayed.len(), again.pushes()), (again.outcomes.len(), 0));
+    assert_eq!(held(&fixture), "");
     fixture.assert_sound();
+}
+
+/// What is kept of pushes that nobody has heard of.
+fn held(fixture: &Fixture) -> String {
+    fixture.git(["for-each-ref", "--format=%(refname)", "refs/batchyard/unheard"])
+}
+
+fn collect_garbage(fixture: &Fixture) {
+    fixture.git(["reflog", "expire", "--expire=now", "--all"]);
+    fixture.git(["gc", "-q", "--prune=now"]);
 }
 
 #[test]
@@ -105,10 +116,32 @@ fn a_push_whose_answer_was_lost_is_not_made_again() {
         fixture.hook("reference-transaction", &vanish);
         let report = fixture.open().apply(operations(is_grouped)).unwrap();
         assert!(report.outcomes.iter().all(|(_, outcome)| !outcome.is_success()), "{report:?}");
+        collect_garbage(&fixture);
         fs::rename(&away, &remote).unwrap();
         fixture.hook("reference-transaction", "exit 0");
         is_once(&fixture, is_grouped);
     }
+}
+
+/// Somebody has removed what keeps the commit here: the remote has it still.
+#[test]
+fn a_push_whose_commits_are_gone_here_is_looked_for_at_the_remote() {
+    let fixture = Fixture::new();
+    fixture.at_remote(["reflog", "expire", "--expire=now", "--all"]);
+    kill(&fixture, false);
+    let away = fixture.beside("away.git");
+    fs::rename(fixture.remote(), &away).unwrap();
+    fixture.open().apply(operations(false)).unwrap_err();
+    let names = held(&fixture);
+    assert!(!names.is_empty());
+    for name in names.lines() {
+        fixture.git(["update-ref", "-d", name]);
+    }
+    collect_garbage(&fixture);
+    // Away, it can say nothing.
+    fixture.open().apply(operations(false)).unwrap_err();
+    fs::rename(&away, fixture.remote()).unwrap();
+    is_once(&fixture, false);
 }
 
 /// The remote takes the push and the answer is lost; before it is asked again somebody goes on from what
@@ -162,6 +195,7 @@ fn a_push_that_did_not_arrive_is_made_once_the_remote_is_back() {
         fixture.hook("pre-receive", &vanish);
         let report = fixture.open().apply(operations(is_grouped)).unwrap();
         assert!(report.outcomes.iter().all(|(_, outcome)| !outcome.is_success()), "{report:?}");
+        collect_garbage(&fixture);
         fs::rename(&away, &remote).unwrap();
         fixture.hook("pre-receive", "exit 0");
         is_once(&fixture, is_grouped);

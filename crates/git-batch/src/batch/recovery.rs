@@ -7,7 +7,7 @@ use gix::ObjectId;
 use gix::refs::FullName;
 
 use super::session::{Job, Session};
-use super::{Batch, Pending};
+use super::{Batch, Pending, PendingKind};
 use crate::record::{Built, Key, Record};
 use crate::{
     ApplyError, OnMoved, OpError, OpErrorKind, Operation, OperationKind, Outcome, Push, stops,
@@ -42,6 +42,7 @@ impl Session<'_> {
             batch.remade = remade;
             batch.record = Some(file);
             let mut pending = built.pending;
+            batch.fetch_missing(&pending);
             batch.drop_missing(&mut pending, &mut outcomes);
             batch.carry_out(pending, &mut outcomes, built.onto.as_ref());
             batch.close(&order, &outcomes);
@@ -117,13 +118,42 @@ impl Batch<'_, '_> {
     pub(super) fn close(&mut self, order: &[usize], outcomes: &[Option<Outcome>]) {
         let Some(mut record) = self.record.take() else { return };
         let ends = order.iter().filter_map(|index| outcomes[*index].clone()).collect();
+        let is_heard = self.unheard.is_empty() || self.is_landing;
         // If that fails, the next one does again what is done already, which harms nothing.
-        let _ = if self.unheard.is_empty() || self.is_landing {
-            record.finish(ends)
+        if self.session.store.take_unsynced() {
+            // The next writer makes sure that the branches are where they are.
+        } else if is_heard {
+            if self.resumed.is_some() {
+                self.session.store.let_go(record.name());
+            }
+            let _ = record.finish(ends);
         } else {
-            record.close()
-        };
+            self.session.store.hold(record.name(), &self.own_commits());
+            let _ = record.close();
+        }
         self.receipt.fsyncs += record.fsyncs();
+    }
+
+    /// The commits that this batch has made of branches, or pushed in their place.
+    fn own_commits(&self) -> Vec<ObjectId> {
+        let made = self.branches.values().filter(|branch| !branch.steps.is_empty());
+        let tips = made.filter_map(|branch| branch.tip);
+        let instead = self.resumed.iter().flat_map(BTreeMap::values).copied();
+        let sent = self.sent.values().flatten().copied();
+        tips.chain(instead).chain(sent).filter(|id| self.session.store.has_object(*id)).collect()
+    }
+
+    /// Asks the remote for commits that are not here any more: those that have arrived are there.
+    fn fetch_missing(&mut self, pending: &[Pending]) {
+        if pending.iter().all(|p| self.session.store.has_object(p.commit)) {
+            return;
+        }
+        let pushes = pending.iter().filter(|p| p.kind == PendingKind::Push);
+        let wanted: BTreeMap<FullName, ObjectId> =
+            pushes.map(|p| (p.branch.clone(), p.commit)).collect();
+        if self.look_behind(&wanted).is_err() {
+            self.unheard.extend(wanted.into_keys());
+        }
     }
 
     /// Fails what stands on commits that are not here any more.
@@ -131,10 +161,15 @@ impl Batch<'_, '_> {
         let store = &self.session.store;
         let gone = pending.iter().find(|p| !store.has_object(p.commit)).map(|p| p.commit);
         let Some(gone) = gone else { return };
-        let error = OpError::new(
-            OpErrorKind::Repository,
-            format!("commit {gone} of an interrupted batch is not in the repository any more"),
-        );
+        let what =
+            format!("commit {gone} of an interrupted batch is not in the repository any more");
+        let error = match self.unheard.is_empty() {
+            true => OpError::new(OpErrorKind::Repository, what),
+            false => {
+                let what = format!("{what}, and the remote, which may have it, cannot be asked");
+                OpError::new(OpErrorKind::Remote, what)
+            }
+        };
         for p in pending.drain(..) {
             outcomes[p.operation] = Some(Outcome::Failed(error.clone()));
         }

@@ -162,7 +162,9 @@ impl Records {
             bytes += input.bytes;
             // The last one in any case, however large it is.
             let is_kept = n == 0 || n < MAX_DONE && bytes <= MAX_BYTES;
-            if !is_kept || input.written < oldest {
+            // What nobody has heard of would be done twice.
+            if (!is_kept || input.written < oldest) && input.paths.iter().all(|path| is_over(path))
+            {
                 input.paths.iter().for_each(|path| drop(fs::remove_file(path)));
             }
         }
@@ -170,6 +172,11 @@ impl Records {
 }
 
 impl OpenRecord {
+    /// The name of its file, which no other record has.
+    pub(crate) fn name(&self) -> &str {
+        self.path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
+    }
+
     /// How many files and folders were made durable so far.
     pub(crate) fn fsyncs(&self) -> u32 {
         self.fsyncs
@@ -237,6 +244,11 @@ fn take_frame<'a>(text: &mut &'a [u8]) -> Option<&'a [u8]> {
     let (frame, rest) = text.split_at_checked(len)?;
     *text = rest;
     (crc32(frame) == sum).then_some(frame)
+}
+
+/// Whether nobody needs to know more of a batch.
+fn is_over(path: &Path) -> bool {
+    read(path).map_or(true, |record| record.done.is_some())
 }
 
 fn read(path: &Path) -> Result<Record, ApplyError> {

@@ -9,6 +9,7 @@ mod executor;
 mod export;
 mod git_program;
 mod git_refs;
+mod hold;
 mod identity;
 mod lineage;
 mod merge;
@@ -45,7 +46,7 @@ pub(crate) use worktrees::{CheckedOut, check_not_checked_out};
 
 use self::executor::Executor;
 use crate::program::Git;
-use crate::{OpError, OpErrorKind};
+use crate::{OpError, OpErrorKind, disk};
 
 /// One repository; what is written stays in memory until [`Store::persist`].
 pub(crate) struct Store {
@@ -61,6 +62,8 @@ pub(crate) struct Store {
     /// The attributes that hold for this repository alone, once they were needed.
     own_attributes: OnceCell<Vec<u8>>,
     fsyncs: u32,
+    /// Whether a branch has moved so that a power cut could take it back.
+    is_unsynced: bool,
     processes: Cell<u32>,
     bytes: u64,
     /// The caches of merges, once there was one.
@@ -106,6 +109,16 @@ impl Store {
     /// How many files and folders were made durable so far.
     pub(crate) fn fsyncs(&self) -> u32 {
         self.fsyncs
+    }
+
+    fn note_synced(&mut self, synced: disk::Synced) {
+        self.fsyncs += synced.calls;
+        self.is_unsynced |= !synced.is_certain;
+    }
+
+    /// Whether a branch has moved since this was asked last so that a power cut could take it back.
+    pub(crate) fn take_unsynced(&mut self) -> bool {
+        std::mem::take(&mut self.is_unsynced)
     }
 
     /// How many `git` programs were started so far.

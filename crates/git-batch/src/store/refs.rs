@@ -157,7 +157,8 @@ impl Store {
         if let Some(new_file) = new_file {
             new_file.commit().map_err(|error| faults(&packed, &error))?;
             stops::reach("packed refs moved");
-            self.fsyncs += 1 + self.sync_folder(Path::new(packed_refs::NAME));
+            self.fsyncs += 1;
+            self.sync_name(Path::new(packed_refs::NAME));
         }
         let mut results = Vec::with_capacity(moves.len());
         let mut folders = BTreeSet::new();
@@ -168,7 +169,8 @@ impl Store {
                 false => Ok(()),
             };
             stops::reach("ref moved");
-            if packs_all && is_loose {
+            // An earlier process may have been killed before it came to that.
+            if packs_all && is_loose || arrived.contains(&m.name) {
                 folders.extend(self.common_dir.join(path_of(&m.name)).parent().map(Path::to_owned));
             }
             if let (Ok(()), Some(index)) = (&written, indexes.remove(&m.name)) {
@@ -179,9 +181,11 @@ impl Store {
             }
             results.push(written.map_err(|error| not_moved(m, &error)));
         }
-        self.fsyncs += disk::sync_folders(&folders);
-        stops::reach("refs moved");
+        // Nobody has to wait for the disk: if a power cut takes a branch back before the folders are synced,
+        // the record that is still open moves it once more.
         drop(locks);
+        self.note_synced(disk::sync_all_refs(&folders));
+        stops::reach("refs moved");
         // The time of the file is too coarse on some file systems to show that it is another.
         let _ = self.repo.refs.force_refresh_packed_buffer();
         Ok(results)
@@ -300,17 +304,18 @@ impl Store {
         let (temporary, path) = (self.common_dir.join(TEMPORARY), path_of(&m.name));
         disk::write_synced(&temporary, format!("{}\n", m.new).as_bytes())?;
         disk::rename(&temporary, &self.common_dir.join(&path))?;
-        self.fsyncs += 1 + self.sync_folder(&path);
+        self.fsyncs += 1;
+        self.sync_name(&path);
         Ok(())
     }
 
-    /// Makes the name of a file of the common directory durable, and returns how many calls that
-    /// took. The rename has happened, so a failure here is no reason to report that the branch did
-    /// not move.
-    fn sync_folder(&self, file: &Path) -> u32 {
+    /// Makes the name of a file of the common directory durable. The rename has happened, so a failure
+    /// here is no reason to report that the branch did not move.
+    fn sync_name(&mut self, file: &Path) {
         let path = self.common_dir.join(file);
-        let synced = path.parent().map(disk::sync_folder);
-        u32::from(matches!(synced, Some(Ok(()))))
+        if let Some(folder) = path.parent() {
+            self.note_synced(disk::sync_refs(folder));
+        }
     }
 }
 

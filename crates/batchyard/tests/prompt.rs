@@ -55,7 +55,7 @@ fn check_prints_faults_with_their_lines_and_then_warnings() {
     );
     let ran = yard.run(["prompt", "check", "p"]).code(0);
     assert!(ran.stdout.contains("warning: p/good.prompt.md:4:4:"), "{ran:?}");
-    assert!(ran.stdout.ends_with("0 faults, 1 warnings\n"), "{ran:?}");
+    assert!(ran.stdout.ends_with("0 faults, 1 warning\n"), "{ran:?}");
     yard.write("p/bad.prompt.md", "one\n  {{ x");
     let ran = yard.run(["prompt", "check", "p"]).code(1);
     assert!(ran.stdout.contains("error: p/bad.prompt.md:2:3:"), "{ran:?}");
@@ -154,4 +154,86 @@ fn migrate_prints_no_control_characters() {
     yard.write("go/a.tmpl", "{{nope \"\u{1b}[31m\"}}");
     let ran = yard.run(["prompt", "migrate", "go"]).code(1);
     assert!(ran.stdout.contains("\\u{1b}") && !ran.stdout.contains('\u{1b}'), "{ran:?}");
+}
+
+/// Most readers of JSON make floats of what 64 bits do not hold, and of two values take the last.
+#[test]
+fn data_comes_out_as_it_is_written_or_is_refused() {
+    let yard = Yard::new();
+    yard.write("p/n.prompt.md", "{{ n }} {{ n | json }}");
+    let render = ["prompt", "render", "p", "n", "--data", "d.json"];
+    for number in ["18446744073709551616", "-170141183460469231731687303715884105728", "1.50e1"] {
+        yard.write("d.json", format!("{{\"n\": {number}}}"));
+        let shown = if number == "1.50e1" { "15.0" } else { number };
+        assert_eq!(yard.run(render).code(0).stdout, format!("{shown} {shown}"));
+    }
+    yard.write("d.json", "\u{feff}{\"n\": 1}\r\n");
+    assert_eq!(yard.run(render).code(0).stdout, "1 1");
+    for (data, place, why) in [
+        ("{\"n\":\n \"\u{e9}\", \"n\": 2}", "d.json:2:7: ", "the key 'n' stands twice"),
+        ("{\"a\": {\"n\": 1,\n\"n\": 2}}", "d.json:2:1: ", "the key 'n' stands twice"),
+        (
+            "{\"n\":\n 340282366920938463463374607431768211456}",
+            "d.json:2:2: ",
+            "more than 128 bits",
+        ),
+        ("{\"n\": 1e999}", "d.json:1:7: ", "larger than a float of 64 bits"),
+        ("{\"n\": 1,\n \"m\"}", "d.json:2:5: ", "expected `:`"),
+        ("[1]", "d.json:1:1: ", "not a map from names to values"),
+        ("", "d.json:1:1: ", "EOF"),
+    ] {
+        yard.write("d.json", data);
+        let ran = yard.run(render).code(2);
+        assert!(ran.stderr.contains(place) && ran.stderr.contains(why), "{data}: {ran:?}");
+        assert!(!ran.stderr.contains(" at line "), "the place stands there once: {ran:?}");
+    }
+}
+
+#[test]
+fn counts_of_one_are_not_plural() {
+    let yard = Yard::new();
+    yard.write("p/a.prompt.md", "{{ x");
+    assert!(yard.run(["prompt", "check", "p"]).code(1).stdout.ends_with("1 fault, 0 warnings\n"));
+    yard.write("go/a.tmpl", "{{nope}}");
+    let ran = yard.run(["prompt", "migrate", "go"]).code(1);
+    assert!(ran.stdout.ends_with("1 source, 1 template, 1 place to look at\n"), "{ran:?}");
+}
+
+#[test]
+fn each_of_several_errors_begins_as_one_and_shows_its_line() {
+    let yard = Yard::new();
+    yard.write("p/a.prompt.md", "{{ x");
+    yard.write("p/b.prompt.md", "one\n{{ y");
+    yard.write("d.json", "{}");
+    let checked = yard.run(["prompt", "check", "p"]).code(1).stdout;
+    let errors = checked.strip_suffix("2 faults, 0 warnings\n").expect("a count");
+    for args in [&["prompt", "list", "p"][..], &["prompt", "render", "p", "a", "--data", "d.json"]]
+    {
+        assert_eq!(yard.run(args).code(2).stderr, errors);
+    }
+    yard.write("p/a.prompt.md", "{{ x }}");
+    yard.write("p/b.prompt.md", "one");
+    let ran = yard.run(["prompt", "render", "p", "a", "--data", "d.json"]).code(1);
+    assert!(ran.stderr.starts_with("error: p/a.prompt.md:1:4: unknown variable 'x'\n"), "{ran:?}");
+    assert!(ran.stderr.contains("\n1 | {{ x }}\n"), "the line itself: {ran:?}");
+}
+
+/// What a template writes down is known to be wrong before there is data.
+#[test]
+fn check_knows_of_arguments_that_no_data_can_make_right() {
+    let yard = Yard::new();
+    yard.write("p/a.prompt.md", "fine\n{{ x | indent: 99999999999 }}");
+    yard.write("p/b.prompt.md", "{{ truncate_tokens(x, -1) }}");
+    let ran = yard.run(["prompt", "check", "p"]).code(1);
+    for part in ["a.prompt.md:2:16: ", "2 | {{ x | indent", "b.prompt.md:1:23: ", "2 faults"] {
+        assert!(ran.stdout.contains(part), "{part}: {ran:?}");
+    }
+}
+
+#[test]
+fn help_of_render_names_every_role_line() {
+    let help = Yard::new().run(["prompt", "render", "--help"]).code(0).stdout;
+    for line in ["[[system]]", "[[user]]", "[[assistant]]", "[[history]]"] {
+        assert!(help.contains(line), "{line}");
+    }
 }

@@ -4,7 +4,7 @@ use serde::Serialize;
 use upon::Value;
 
 use crate::facts::Member;
-use crate::value::type_of;
+use crate::value::{big, type_of};
 use crate::{Error, ErrorKind};
 
 /// The data of a prompt: a map from names to values.
@@ -45,14 +45,35 @@ impl Context {
     /// [`ErrorKind::Data`] if it is no struct and no map with names, or holds what a template cannot:
     /// maps whose keys are neither text nor integers nor booleans, or data that fails to serialize.
     pub fn from_serialize(data: &impl Serialize) -> Result<Self, Error> {
-        match to_value(data)? {
-            value @ Value::Map(_) => Ok(Self { value }),
-            other => {
-                let message =
-                    format!("the data is {}, not a map from names to values", type_of(&other));
-                Err(Error::new(ErrorKind::Data, message))
-            }
-        }
+        Self::of(to_value(data)?)
+    }
+
+    /// Returns a context with the entries of one JSON object.
+    ///
+    /// Numbers come out as they are written: integers have up to 128 bits, where most readers of JSON make
+    /// floats of more than 64; other numbers are floats of 64 bits. A key that stands twice in an object is
+    /// an error, not the last of its values. A byte-order mark in front is passed over. Each value is looked
+    /// at once for each list or map around it.
+    ///
+    /// ```
+    /// use prompt_templates::{Context, Prompts};
+    ///
+    /// let prompt = Prompts::builder().build()?.compile("t", "{{ id }}")?;
+    /// let context = Context::from_json(r#"{"id": 340282366920938463463374607431768211455}"#)?;
+    /// assert_eq!(prompt.render(&context)?, u128::MAX.to_string());
+    ///
+    /// let error = Context::from_json("{\"a\": 1,\n \"a\": 2}").unwrap_err();
+    /// assert_eq!((error.line(), error.column(), error.name()), (Some(2), Some(2), Some("a")));
+    /// # Ok::<(), prompt_templates::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Data`], with line and column, if it is no JSON object, nests deeper than 128, or has a
+    /// key twice or a number that is too large.
+    pub fn from_json(text: &str) -> Result<Self, Error> {
+        let (value, start) = crate::json::read(text)?;
+        Self::of(value).map_err(|error| error.in_text(text, start))
     }
 
     /// Sets one variable; the value of an earlier call for this name is gone.
@@ -94,6 +115,14 @@ impl Context {
             _ => None,
         };
         map.into_iter().flat_map(|map| map.keys().map(String::as_str))
+    }
+
+    fn of(value: Value) -> Result<Self, Error> {
+        if big(&value).is_none() && matches!(value, Value::Map(_)) {
+            return Ok(Self { value });
+        }
+        let message = format!("the data is {}, not a map from names to values", type_of(&value));
+        Err(Error::new(ErrorKind::Data, message))
     }
 
     pub(crate) fn map_mut(&mut self) -> Option<&mut BTreeMap<String, Value>> {

@@ -40,6 +40,8 @@ pub(crate) struct Takes<'d> {
     /// What stands for the last argument when it is left out.
     pub(crate) default: &'d str,
     pub(crate) usage: Cow<'d, str>,
+    /// What every store has of it.
+    pub(crate) own: Option<&'static functions::Signature>,
 }
 
 impl Dialect {
@@ -72,13 +74,13 @@ impl Dialect {
     pub(crate) fn function(&self, name: &str) -> Option<Takes<'_>> {
         if let Some(signature) = functions::signature(name) {
             let functions::Signature { min, max, default, usage, .. } = *signature;
-            return Some(Takes { min, max, default, usage: usage.into() });
+            return Some(Takes { min, max, default, usage: usage.into(), own: Some(signature) });
         }
         let custom = self.custom.iter().find(|custom| custom.name == name)?;
         let names = ["a", "b", "c", "d", "e"];
         let arguments = names[..custom.arity.min(MAX_ARITY)].join(", ");
         let usage = format!("{name}({arguments})").into();
-        Some(Takes { min: custom.arity, max: custom.arity, default: "", usage })
+        Some(Takes { min: custom.arity, max: custom.arity, default: "", usage, own: None })
     }
 
     /// Returns the names of all functions.

@@ -22,7 +22,7 @@ pub enum ErrorKind {
     UnknownInclude,
     /// A function or filter that does not exist.
     UnknownFunction,
-    /// A function with too few or too many arguments.
+    /// A function with too few or too many arguments, or with one that is written down and cannot be right.
     Arguments,
     /// Templates that include each other, or nest too deep.
     Cycle,

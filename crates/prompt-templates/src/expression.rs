@@ -1,5 +1,13 @@
 //! The expressions of tags, by the grammar of `upon`: paths, literals, calls and filters.
 
+mod cursor;
+
+use std::collections::BTreeMap;
+
+use upon::Value;
+
+pub(crate) use cursor::Cursor;
+
 use crate::dialect::Dialect;
 use crate::facts::{Facts, Use};
 use crate::lex::{Fault, Result, Span, Token, TokenKind};
@@ -21,128 +29,6 @@ pub(crate) fn is_keyword(word: &str) -> bool {
     KEYWORDS.contains(&word) || matches!(word, "raw" | "endraw" | "loop")
 }
 
-/// The tokens of a tag, and how far they have been read.
-pub(crate) struct Cursor<'t> {
-    text: &'t str,
-    tokens: &'t [Token],
-    next: usize,
-    /// Where the tag closes, for what is missing at its end.
-    close: usize,
-}
-
-impl<'t> Cursor<'t> {
-    pub(crate) fn new(text: &'t str, tokens: &'t [Token], close: usize) -> Self {
-        Self { text, tokens, next: 0, close }
-    }
-
-    fn peek(&self) -> Option<&'t Token> {
-        self.tokens.get(self.next)
-    }
-
-    fn offset(&self) -> usize {
-        self.peek().map_or(self.close, |token| token.span.start)
-    }
-
-    /// Where the last token read ends.
-    pub(crate) fn end_of_last(&self) -> usize {
-        self.next.checked_sub(1).map_or(self.close, |last| self.tokens[last].span.end)
-    }
-
-    fn str(&self, token: &Token) -> &'t str {
-        &self.text[token.span.clone()]
-    }
-
-    fn is_keyword(&self, token: &Token) -> bool {
-        token.kind == TokenKind::Word && KEYWORDS.contains(&self.str(token))
-    }
-
-    fn expected(&self, what: &str) -> Fault {
-        let message = match self.peek() {
-            Some(token) => format!("expected {what}, found '{}'", self.str(token)),
-            None => format!("expected {what} before the tag closes"),
-        };
-        Fault::syntax(self.offset(), message)
-    }
-
-    /// Checks that everything has been read.
-    pub(crate) fn end(&self) -> Result<()> {
-        match self.peek() {
-            None => Ok(()),
-            Some(token) => {
-                let help = "functions are called as 'f(a, b)' or 'a | f: b'; text with braces of its \
-                            own stands in '{% raw %}..{% endraw %}'";
-                let message = format!("expected the end of the tag, found '{}'", self.str(token));
-                Err(Fault::syntax(token.span.start, message).help(help))
-            }
-        }
-    }
-
-    pub(crate) fn take_sign(&mut self, sign: char) -> bool {
-        let is_next = self.peek().is_some_and(|token| token.is_sign(sign));
-        self.next += usize::from(is_next);
-        is_next
-    }
-
-    fn sign(&mut self, sign: char) -> Result<()> {
-        if self.take_sign(sign) {
-            return Ok(());
-        }
-        let fault = self.expected(&format!("'{sign}'"));
-        let is_cut = sign == '}' && self.peek().is_none();
-        Err(if is_cut { fault.help("'}}' closes the tag; write '} }' inside it") } else { fault })
-    }
-
-    pub(crate) fn take_keyword(&mut self, keyword: &str) -> bool {
-        let is_next = self
-            .peek()
-            .is_some_and(|token| token.kind == TokenKind::Word && self.str(token) == keyword);
-        self.next += usize::from(is_next);
-        is_next
-    }
-
-    pub(crate) fn keyword(&mut self, keyword: &str) -> Result<()> {
-        if self.take_keyword(keyword) {
-            Ok(())
-        } else {
-            Err(self.expected(&format!("'{keyword}'")))
-        }
-    }
-
-    /// Reads a word, keyword or not.
-    pub(crate) fn word(&mut self, what: &str) -> Result<Token> {
-        match self.peek() {
-            Some(token) if token.kind == TokenKind::Word => {
-                self.next += 1;
-                Ok(token.clone())
-            }
-            _ => Err(self.expected(what)),
-        }
-    }
-
-    /// Reads a name, which is no keyword.
-    pub(crate) fn name(&mut self) -> Result<String> {
-        match self.peek() {
-            Some(token) if !self.is_keyword(token) => {
-                self.word("a name").map(|token| self.str(&token).to_owned())
-            }
-            _ => Err(self.expected("a name")),
-        }
-    }
-
-    /// Reads a string; returns what it stands for, and where it starts.
-    pub(crate) fn string(&mut self, what: &str) -> Result<(String, usize)> {
-        match self.peek() {
-            Some(token) if token.kind == TokenKind::String => {
-                self.next += 1;
-                let value = unescape(self.str(token))
-                    .map_err(|(index, message)| Fault::syntax(token.span.start + index, message))?;
-                Ok((value, token.span.start))
-            }
-            _ => Err(self.expected(what)),
-        }
-    }
-}
-
 /// Reads an expression: a base, and filters behind it.
 pub(crate) fn parse(
     cursor: &mut Cursor<'_>,
@@ -150,7 +36,26 @@ pub(crate) fn parse(
     dialect: &Dialect,
     is_local: &dyn Fn(&str) -> bool,
 ) -> Result<()> {
-    Reader { cursor, facts, dialect, is_local, depth: 0, filters: 0 }.expression()
+    Reader { cursor, facts, dialect, is_local, depth: 0, filters: 0 }.expression().map(drop)
+}
+
+/// The value of an expression that has the same one in every render, and where it starts.
+type Constant = Option<(Value, usize)>;
+
+/// How many arguments a call has, and those of the first two that are constants.
+#[derive(Default)]
+pub(crate) struct Arguments {
+    pub(crate) count: usize,
+    pub(crate) constants: [Constant; 2],
+}
+
+impl Arguments {
+    fn add(&mut self, constant: Constant) {
+        if let Some(place) = self.constants.get_mut(self.count) {
+            *place = constant;
+        }
+        self.count += 1;
+    }
 }
 
 struct Reader<'r, 't> {
@@ -163,8 +68,9 @@ struct Reader<'r, 't> {
 }
 
 impl Reader<'_, '_> {
-    fn expression(&mut self) -> Result<()> {
-        self.base()?;
+    /// Returns the value of an expression that has the same one in every render, as far as that is seen.
+    fn expression(&mut self) -> Result<Constant> {
+        let mut value = self.base()?;
         while self.cursor.take_sign('|') {
             let offset = self.cursor.offset();
             self.filters += 1;
@@ -173,26 +79,28 @@ impl Reader<'_, '_> {
                 return Err(Fault::syntax(offset, message));
             }
             let name = self.cursor.name()?;
-            let count = if self.cursor.take_sign(':') { 1 + self.arguments()? } else { 1 };
-            let separator = if count == 1 { ":" } else { "," };
+            let mut arguments = Arguments::default();
+            arguments.add(value.take());
+            if self.cursor.take_sign(':') {
+                self.arguments(&mut arguments)?;
+            }
+            let separator = if arguments.count == 1 { ":" } else { "," };
             let after = self.cursor.end_of_last();
-            check_call(self.facts, self.dialect, (&name, offset), count, (after, separator))?;
+            check_call(self.facts, self.dialect, (&name, offset), &arguments, (after, separator))?;
+        }
+        Ok(value)
+    }
+
+    /// Reads bases with commas between them.
+    fn arguments(&mut self, arguments: &mut Arguments) -> Result<()> {
+        arguments.add(self.base()?);
+        while self.cursor.take_sign(',') {
+            arguments.add(self.base()?);
         }
         Ok(())
     }
 
-    /// Reads bases with commas between them; returns how many.
-    fn arguments(&mut self) -> Result<usize> {
-        self.base()?;
-        let mut count = 1;
-        while self.cursor.take_sign(',') {
-            self.base()?;
-            count += 1;
-        }
-        Ok(count)
-    }
-
-    fn base(&mut self) -> Result<()> {
+    fn base(&mut self) -> Result<Constant> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
             let message = format!("an expression nests deeper than {MAX_DEPTH}");
@@ -203,17 +111,20 @@ impl Reader<'_, '_> {
         result
     }
 
-    fn shallow_base(&mut self) -> Result<()> {
+    fn shallow_base(&mut self) -> Result<Constant> {
         let Some(token) = self.cursor.peek() else {
             return Err(self.cursor.expected("an expression"));
         };
-        match token.kind {
-            TokenKind::Number => self.cursor.next += 1,
-            TokenKind::String => drop(self.cursor.string("a string")?),
-            TokenKind::Sign('+' | '-') => {
+        let start = token.span.start;
+        let value = match token.kind {
+            TokenKind::Number => self.number("")?,
+            TokenKind::String => Some(Value::String(self.cursor.string("a string")?.0)),
+            TokenKind::Sign(sign @ ('+' | '-')) => {
                 self.cursor.next += 1;
                 match self.cursor.peek() {
-                    Some(token) if token.kind == TokenKind::Number => self.cursor.next += 1,
+                    Some(token) if token.kind == TokenKind::Number => {
+                        self.number(if sign == '-' { "-" } else { "" })?
+                    }
                     _ => return Err(self.cursor.expected("a number")),
                 }
             }
@@ -221,64 +132,108 @@ impl Reader<'_, '_> {
             TokenKind::Sign('{') => self.map()?,
             TokenKind::Sign('(') => {
                 self.cursor.next += 1;
-                self.expression()?;
+                let inner = self.expression()?;
                 self.cursor.sign(')')?;
+                inner.map(|(value, _)| value)
             }
             TokenKind::Sign('.') | TokenKind::QuestionDot => self.path(None)?,
             TokenKind::Word => match self.cursor.str(token) {
-                "true" | "false" => self.cursor.next += 1,
+                word @ ("true" | "false") => {
+                    self.cursor.next += 1;
+                    Some(Value::Bool(word == "true"))
+                }
                 word if KEYWORDS.contains(&word) => {
                     return Err(self.cursor.expected("an expression"));
                 }
                 word => self.named(word, token)?,
             },
             TokenKind::Sign(_) => return Err(self.cursor.expected("an expression")),
+        };
+        Ok(value.map(|value| (value, start)))
+    }
+
+    /// Reads a number, as `upon` does; what is none, it says.
+    fn number(&mut self, sign: &str) -> Result<Option<Value>> {
+        let token = self.cursor.take();
+        let raw = self.cursor.str(token);
+        let (digits, radix) = match raw.split_at_checked(2) {
+            Some(("0x", digits)) => (digits, 16),
+            Some(("0o", digits)) => (digits, 8),
+            Some(("0b", digits)) => (digits, 2),
+            _ => (raw, 10),
+        };
+        let is_whole = digits.bytes().all(|byte| byte == b'_' || byte.is_ascii_digit());
+        let digits = digits.replace('_', "");
+        if let Ok(number) = i64::from_str_radix(&format!("{sign}{digits}"), radix) {
+            return Ok(Some(Value::Integer(number)));
         }
-        Ok(())
+        if is_whole && radix == 10 {
+            // `upon` would take it for a float.
+            let message = format!("the number {sign}{raw} has more than 64 bits");
+            let help = "write it as text, in quotes, or give it with the data";
+            return Err(Fault::syntax(token.span.start, message).help(help));
+        }
+        Ok(raw
+            .parse::<f64>()
+            .ok()
+            .map(|float| Value::Float(if sign.is_empty() { float } else { -float })))
     }
 
     /// A call, or a path that starts with a name.
-    fn named(&mut self, word: &str, token: &Token) -> Result<()> {
+    fn named(&mut self, word: &str, token: &Token) -> Result<Option<Value>> {
         self.cursor.next += 1;
         if !self.cursor.take_sign('(') {
             return self.path(Some(token.span.clone()));
         }
-        let mut count = 0;
+        let mut arguments = Arguments::default();
         let mut after = self.cursor.end_of_last();
         if !self.cursor.take_sign(')') {
-            count = self.arguments()?;
+            self.arguments(&mut arguments)?;
             after = self.cursor.end_of_last();
             self.cursor.sign(')')?;
         }
-        check_call(self.facts, self.dialect, (word, token.span.start), count, (after, ","))
+        let call = (word, token.span.start);
+        check_call(self.facts, self.dialect, call, &arguments, (after, ",")).map(|()| None)
     }
 
-    fn list(&mut self) -> Result<()> {
+    fn list(&mut self) -> Result<Option<Value>> {
         self.cursor.sign('[')?;
+        let mut items = Some(Vec::new());
         while !self.cursor.take_sign(']') {
-            self.base()?;
+            let item = self.base()?.map(|(value, _)| value);
+            items = items.zip(item).map(|(mut items, item)| {
+                items.push(item);
+                items
+            });
             if !self.cursor.take_sign(',') {
-                return self.cursor.sign(']');
+                self.cursor.sign(']')?;
+                break;
             }
         }
-        Ok(())
+        Ok(items.map(Value::List))
     }
 
-    fn map(&mut self) -> Result<()> {
+    fn map(&mut self) -> Result<Option<Value>> {
         self.cursor.sign('{')?;
+        let mut entries = Some(BTreeMap::new());
         while !self.cursor.take_sign('}') {
-            self.cursor.string("a key in quotes")?;
+            let (key, _) = self.cursor.string("a key in quotes")?;
             self.cursor.sign(':')?;
-            self.base()?;
+            let value = self.base()?.map(|(value, _)| value);
+            entries = entries.zip(value).map(|(mut entries, value)| {
+                entries.insert(key, value);
+                entries
+            });
             if !self.cursor.take_sign(',') {
-                return self.cursor.sign('}');
+                self.cursor.sign('}')?;
+                break;
             }
         }
-        Ok(())
+        Ok(entries.map(Value::Map))
     }
 
     /// The rest of a path, of which the first name has been read or nothing.
-    fn path(&mut self, first: Option<Span>) -> Result<()> {
+    fn path(&mut self, first: Option<Span>) -> Result<Option<Value>> {
         let start = first.as_ref().map_or_else(|| self.cursor.offset(), |first| first.start);
         let (mut root, mut last) = (first.clone(), first);
         while let Some(dot) = self.cursor.peek() {
@@ -305,7 +260,7 @@ impl Reader<'_, '_> {
         let is_local = (self.is_local)(&self.cursor.text[root.clone()]);
         let end = last.map_or(start, |last| last.end);
         self.facts.uses.push(Use { span: start..end, root, is_local });
-        Ok(())
+        Ok(None)
     }
 }
 

@@ -2,9 +2,10 @@
 
 use upon::Value;
 
+use crate::functions::lines;
 use crate::linked::Linked;
 use crate::roles::HISTORY;
-use crate::tokens::{estimate_tokens, left_out};
+use crate::tokens::{estimate_tokens, left_out, whole_lines};
 use crate::{Context, Error, ErrorKind, Message, Role};
 
 /// What a provider adds to each message: its role and where it ends.
@@ -145,7 +146,7 @@ impl Whole {
     fn len(&self) -> usize {
         match &self.value {
             Value::List(list) => list.len(),
-            Value::String(text) => text.split_inclusive('\n').count(),
+            Value::String(text) => lines(text).count(),
             _ => 0,
         }
     }
@@ -175,7 +176,7 @@ impl Whole {
             Value::List(list) => (Value::List(list.iter().take(kept).cloned().collect()), kept),
             Value::String(_) if kept == 0 => (Value::String(String::new()), 0),
             Value::String(text) => {
-                let lines: Vec<&str> = text.split_inclusive('\n').collect();
+                let lines = whole_lines(text);
                 let gone = lines.len() - kept.min(lines.len());
                 let mut head = lines[..lines.len() - gone].concat();
                 if gone > 0 {

@@ -1,11 +1,17 @@
 //! What templates can call: `f(a, b)` and `a | f: b` are the same call.
 
-use std::cmp::Ordering;
+mod lines;
+mod order;
+mod set_apart;
+
 use std::fmt::Write as _;
 
 use upon::{Engine, Value, fmt};
 
+pub(crate) use lines::lines;
+
 use crate::value::{big, float, to_json, type_of};
+use order::{compare, equal};
 
 /// A function's name and how many arguments it takes, the piped one included.
 #[derive(Debug)]
@@ -17,11 +23,24 @@ pub(crate) struct Signature {
     pub(crate) default: &'static str,
     pub(crate) usage: &'static str,
     pub(crate) function: Builtin,
+    /// What each argument can be, for a look at the other one alone.
+    samples: [Sample; 2],
 }
 
-/// What a function comes to, unless it fails; why it does is what `upon` says. One that takes one argument
-/// does not look at the other.
-pub(crate) type Builtin = fn(&Value, &Value) -> Option<Value>;
+/// What an argument can be, whatever the other one is.
+#[derive(Clone, Copy, Debug)]
+enum Sample {
+    Text,
+    List,
+    Zero,
+    /// A text that can be a name.
+    Name,
+    /// What the other one is.
+    Other,
+}
+
+/// What a function comes to, or why it fails. One that takes one argument does not look at the other.
+pub(crate) type Builtin = fn(&Value, &Value) -> Result<Value, String>;
 
 const fn takes(
     name: &'static str,
@@ -29,56 +48,105 @@ const fn takes(
     usage: &'static str,
     function: Builtin,
 ) -> Signature {
-    Signature { name, min: count, max: count, default: "", usage, function }
+    let samples = [Sample::Other, Sample::Other];
+    Signature { name, min: count, max: count, default: "", usage, function, samples }
 }
 
 /// All functions, by name.
 pub(crate) const SIGNATURES: &[Signature] = &[
-    takes("and", 2, "and(a, b)", |a, b| Some((truthy(a) && truthy(b)).into())),
-    takes("contains", 2, "contains(list, item)", |a, b| value(contains(a, b))),
-    takes("default", 2, "?.name | default: \"none\"", |a, b| Some(or_default(a, b))),
-    takes("eq", 2, "eq(a, b)", |a, b| Some(equal(a, b).into())),
+    takes("and", 2, "and(a, b)", |a, b| Ok((truthy(a) && truthy(b)).into())),
+    Signature {
+        samples: [Sample::List, Sample::Text],
+        ..takes("contains", 2, "contains(list, item)", contains)
+    },
+    takes("default", 2, "?.name | default: \"none\"", |a, b| Ok(or_default(a, b))),
+    takes("eq", 2, "eq(a, b)", |a, b| Ok(equal(a, b).into())),
     Signature {
         min: 1,
         default: "\"\"",
-        ..takes("fence", 2, "text | fence: \"rust\"", |a, b| value(fence(text(a)?, text(b)?)))
+        samples: [Sample::Text, Sample::Text],
+        ..takes("fence", 2, "text | fence: \"rust\"", set_apart::fence)
     },
-    takes("ge", 2, "ge(a, b)", |a, b| value(compare(a, b).map(Ordering::is_ge))),
-    takes("gt", 2, "gt(a, b)", |a, b| value(compare(a, b).map(Ordering::is_gt))),
+    takes("ge", 2, "ge(a, b)", |a, b| Ok(compare(a, b)?.is_ge().into())),
+    takes("gt", 2, "gt(a, b)", |a, b| Ok(compare(a, b)?.is_gt().into())),
     Signature {
         min: 1,
         default: "4",
-        ..takes("indent", 2, "text | indent: 4", |a, b| {
-            value(indent(text(a)?, integer(b)?.try_into().ok()?))
-        })
+        samples: [Sample::Text, Sample::Zero],
+        ..takes("indent", 2, "text | indent: 4", set_apart::indent)
     },
-    takes("join", 2, "list | join: \", \"", |a, b| match a {
-        Value::List(list) => value(join(list, text(b)?)),
-        _ => None,
-    }),
-    takes("json", 1, "value | json", |a, _| value(json(a))),
-    takes("le", 2, "le(a, b)", |a, b| value(compare(a, b).map(Ordering::is_le))),
-    takes("len", 1, "len(list)", |a, _| value(len(a))),
-    takes("lt", 2, "lt(a, b)", |a, b| value(compare(a, b).map(Ordering::is_lt))),
-    takes("ne", 2, "ne(a, b)", |a, b| Some((!equal(a, b)).into())),
-    takes("or", 2, "or(a, b)", |a, b| Some((truthy(a) || truthy(b)).into())),
-    takes("quote", 1, "text | quote", |a, _| value(quote(text(a)?))),
-    takes("truncate_tokens", 2, "text | truncate_tokens: 500", |a, b| {
-        value(truncate_tokens(text(a)?, integer(b)?))
-    }),
-    takes("xml", 2, "text | xml: \"document\"", |a, b| value(xml(text(a)?, text(b)?))),
+    Signature {
+        samples: [Sample::List, Sample::Text],
+        ..takes("join", 2, "list | join: \", \"", join)
+    },
+    takes("json", 1, "value | json", |a, _| to_json(a, MAX_LENGTH).map(Value::String)),
+    takes("le", 2, "le(a, b)", |a, b| Ok(compare(a, b)?.is_le().into())),
+    takes("len", 1, "len(list)", |a, _| len(a)),
+    takes("lt", 2, "lt(a, b)", |a, b| Ok(compare(a, b)?.is_lt().into())),
+    takes("ne", 2, "ne(a, b)", |a, b| Ok((!equal(a, b)).into())),
+    takes("or", 2, "or(a, b)", |a, b| Ok((truthy(a) || truthy(b)).into())),
+    takes("quote", 1, "text | quote", |a, _| set_apart::quote(a)),
+    Signature {
+        samples: [Sample::Text, Sample::Zero],
+        ..takes("truncate_tokens", 2, "text | truncate_tokens: 500", truncate_tokens)
+    },
+    Signature {
+        samples: [Sample::Text, Sample::Name],
+        ..takes("xml", 2, "text | xml: \"document\"", set_apart::xml)
+    },
 ];
 
-fn value<T: Into<Value>>(result: Result<T, String>) -> Option<Value> {
-    result.ok().map(Into::into)
+impl Signature {
+    /// Says what is wrong with constant arguments, and at which of them it lies, if at one alone.
+    pub(crate) fn check(
+        &self,
+        constants: [Option<&Value>; 2],
+    ) -> Result<(), (Option<usize>, String)> {
+        let call = |a: &Value, b: &Value| (self.function)(a, b).map(drop);
+        let [first, second] = constants;
+        if let Some(first) = first {
+            call(first, &self.samples[1].beside(first)).map_err(|fault| (Some(0), fault))?;
+        }
+        if let Some(second) = second {
+            call(&self.samples[0].beside(second), second).map_err(|fault| (Some(1), fault))?;
+        }
+        match (first, second) {
+            (Some(first), Some(second)) => call(first, second).map_err(|fault| (None, fault)),
+            _ => Ok(()),
+        }
+    }
 }
 
-fn text(value: &Value) -> Option<&str> {
-    if let Value::String(text) = value { Some(text) } else { None }
+impl Sample {
+    fn beside(self, other: &Value) -> Value {
+        match self {
+            Self::Text => "".into(),
+            Self::List => Value::List(Vec::new()),
+            Self::Zero => 0.into(),
+            Self::Name => "name".into(),
+            Self::Other => other.clone(),
+        }
+    }
 }
 
-fn integer(value: &Value) -> Option<i64> {
-    if let Value::Integer(value) = value { Some(*value) } else { None }
+/// Returns the text of an argument.
+fn text<'v>(function: &str, value: &'v Value) -> Result<&'v str, String> {
+    match value {
+        Value::String(text) => Ok(text),
+        other => Err(format!("'{function}' takes a string, not {}", type_of(other))),
+    }
+}
+
+/// Returns the whole number of an argument, as near as its type comes to it, and its digits.
+fn whole(function: &str, value: &Value) -> Result<(i64, String), String> {
+    match value {
+        Value::Integer(number) => Ok((*number, number.to_string())),
+        value if let Some(digits) = big(value) => {
+            let number = if digits.starts_with('-') { i64::MIN } else { i64::MAX };
+            Ok((number, digits.to_owned()))
+        }
+        other => Err(format!("'{function}' takes a whole number, not {}", type_of(other))),
+    }
 }
 
 /// Bytes of a text that a function gives: 64 MiB. Without a bound a short template could ask for more than
@@ -90,10 +158,6 @@ fn check_length(length: usize) -> Result<(), String> {
         return Ok(());
     }
     Err(format!("the text would be longer than {MAX_LENGTH} bytes"))
-}
-
-fn bounded(text: String) -> Result<String, String> {
-    check_length(text.len()).map(|()| text)
 }
 
 /// What prints a path that may be absent. Templates cannot name it; it is written for them.
@@ -117,24 +181,13 @@ pub(crate) fn register(engine: &mut Engine<'_>) {
         Value::None => Ok(()),
         value => print(f, value),
     });
-    engine.add_function("and", |a: &Value, b: &Value| truthy(a) && truthy(b));
-    engine.add_function("contains", contains);
-    engine.add_function("default", or_default);
-    engine.add_function("eq", equal);
-    engine.add_function("fence", fence);
-    engine.add_function("ge", |a: &Value, b: &Value| compare(a, b).map(Ordering::is_ge));
-    engine.add_function("gt", |a: &Value, b: &Value| compare(a, b).map(Ordering::is_gt));
-    engine.add_function("indent", indent);
-    engine.add_function("join", join);
-    engine.add_function("json", json);
-    engine.add_function("le", |a: &Value, b: &Value| compare(a, b).map(Ordering::is_le));
-    engine.add_function("len", len);
-    engine.add_function("lt", |a: &Value, b: &Value| compare(a, b).map(Ordering::is_lt));
-    engine.add_function("ne", |a: &Value, b: &Value| !equal(a, b));
-    engine.add_function("or", |a: &Value, b: &Value| truthy(a) || truthy(b));
-    engine.add_function("quote", quote);
-    engine.add_function("truncate_tokens", truncate_tokens);
-    engine.add_function("xml", xml);
+    for Signature { name, max, function, .. } in SIGNATURES {
+        if *max == 1 {
+            engine.add_function(*name, |a: &Value| function(a, &Value::None));
+        } else {
+            engine.add_function(*name, |a: &Value, b: &Value| function(a, b));
+        }
+    }
 }
 
 /// Prints a value; one that is null would vanish without a trace, so it is an error.
@@ -165,87 +218,31 @@ fn or_default(value: &Value, default: &Value) -> Value {
     if let Value::None = value { default.clone() } else { value.clone() }
 }
 
-fn equal(a: &Value, b: &Value) -> bool {
-    match (a, b) {
-        (Value::Integer(i), Value::Float(f)) | (Value::Float(f), Value::Integer(i)) => {
-            order(*i, *f) == Some(Ordering::Equal)
-        }
-        _ => a == b,
-    }
-}
-
-/// Orders an integer and a float by their exact values.
-fn order(integer: i64, float: f64) -> Option<Ordering> {
-    #[expect(clippy::cast_precision_loss, reason = "the loss is made good below")]
-    let rounded = integer as f64;
-    match rounded.partial_cmp(&float)? {
-        // Rounding has made them equal: at this size floats are whole, so compare as integers.
-        Ordering::Equal => {
-            #[expect(clippy::cast_possible_truncation, reason = "whole, and i128 holds any i64")]
-            let float = float as i128;
-            Some(i128::from(integer).cmp(&float))
-        }
-        other => Some(other),
-    }
-}
-
-fn compare(a: &Value, b: &Value) -> Result<Ordering, String> {
-    let ordering = match (a, b) {
-        _ if big(a).is_some() || big(b).is_some() => compare_big(a, b),
-        (Value::Integer(a), Value::Integer(b)) => Some(a.cmp(b)),
-        (Value::Float(a), Value::Float(b)) => a.partial_cmp(b),
-        (Value::Integer(a), Value::Float(b)) => order(*a, *b),
-        (Value::Float(a), Value::Integer(b)) => order(*b, *a).map(Ordering::reverse),
-        (Value::String(a), Value::String(b)) => Some(a.cmp(b)),
-        _ => None,
-    };
-    ordering.ok_or_else(|| format!("{} and {} have no order", type_of(a), type_of(b)))
-}
-
-/// Orders integers of which one has more than 64 bits.
-fn compare_big(a: &Value, b: &Value) -> Option<Ordering> {
-    // The sign, and the digits without it; a number with more digits is farther from zero.
-    let parts = |value: &Value| {
-        let text = match value {
-            Value::Integer(value) => value.to_string(),
-            value => big(value)?.to_owned(),
-        };
-        let digits = text.strip_prefix('-').map(str::to_owned);
-        Some((digits.is_none(), digits.unwrap_or(text)))
-    };
-    let ((a_up, a), (b_up, b)) = (parts(a)?, parts(b)?);
-    let magnitude = a.len().cmp(&b.len()).then_with(|| a.cmp(&b));
-    Some(match (a_up, b_up) {
-        (true, true) => magnitude,
-        (false, false) => magnitude.reverse(),
-        _ => a_up.cmp(&b_up),
-    })
-}
-
-fn len(value: &Value) -> Result<i64, String> {
+fn len(value: &Value) -> Result<Value, String> {
     let length = match value {
         Value::String(text) => text.chars().count(),
         Value::List(list) => list.len(),
         Value::Map(map) if big(value).is_none() => map.len(),
         other => return Err(format!("{} has no length", type_of(other))),
     };
-    i64::try_from(length).map_err(|_| "the length is out of range".to_owned())
+    i64::try_from(length).map(Value::Integer).map_err(|_| "the length is out of range".to_owned())
 }
 
-fn contains(whole: &Value, part: &Value) -> Result<bool, String> {
-    match (whole, part) {
-        (Value::List(list), part) => Ok(list.iter().any(|item| equal(item, part))),
-        (Value::Map(map), Value::String(key)) => Ok(map.contains_key(key)),
-        (Value::String(text), Value::String(part)) => Ok(text.contains(part)),
-        _ => Err(format!("{} cannot contain {}", type_of(whole), type_of(part))),
-    }
+fn contains(whole: &Value, part: &Value) -> Result<Value, String> {
+    let contains = match (whole, part) {
+        (Value::List(list), part) => list.iter().any(|item| equal(item, part)),
+        (Value::Map(map), Value::String(key)) if big(whole).is_none() => map.contains_key(key),
+        (Value::String(text), Value::String(part)) => text.contains(part),
+        _ => return Err(format!("{} cannot contain {}", type_of(whole), type_of(part))),
+    };
+    Ok(contains.into())
 }
 
-fn json(value: &Value) -> Result<String, String> {
-    to_json(value, MAX_LENGTH)
-}
-
-fn join(list: &[Value], separator: &str) -> Result<String, String> {
+fn join(list: &Value, separator: &Value) -> Result<Value, String> {
+    let Value::List(list) = list else {
+        return Err(format!("'join' takes a list, not {}", type_of(list)));
+    };
+    let separator = text("join", separator)?;
     let text = |value: &Value| match value {
         Value::String(text) => Ok(text.clone()),
         Value::Bool(value) => Ok(value.to_string()),
@@ -257,90 +254,16 @@ fn join(list: &[Value], separator: &str) -> Result<String, String> {
     let texts = list.iter().map(text).collect::<Result<Vec<_>, _>>()?;
     let separators = separator.len().saturating_mul(texts.len().saturating_sub(1));
     check_length(texts.iter().map(String::len).fold(separators, usize::saturating_add))?;
-    Ok(texts.join(separator))
-}
-
-/// Puts `count` spaces before every line but the first, which stands where the tag stands.
-fn indent(text: &str, count: usize) -> Result<String, String> {
-    const MAX: usize = 1_000;
-    if count > MAX {
-        return Err(format!("an indent of {count} is over {MAX}"));
-    }
-    let is_indented = |line: &&str| !line.trim().is_empty();
-    let mut lines = text.split_inclusive('\n');
-    let first = lines.next().unwrap_or_default();
-    let length = text.len() + count * lines.clone().filter(is_indented).count();
-    check_length(length)?;
-    let space = " ".repeat(count);
-    let mut indented = String::with_capacity(length);
-    indented.push_str(first);
-    for line in lines {
-        if is_indented(&line) {
-            indented.push_str(&space);
-        }
-        indented.push_str(line);
-    }
-    Ok(indented)
+    Ok(texts.join(separator).into())
 }
 
 /// Cuts text at the end of a line so that its estimate is at most `tokens`, and says how much is gone.
-fn truncate_tokens(text: &str, tokens: i64) -> Result<String, String> {
-    let tokens = usize::try_from(tokens).map_err(|_| format!("{tokens} is no count of tokens"))?;
-    Ok(crate::tokens::truncate(text, tokens).into_owned())
-}
-
-/// Sets text off as a Markdown quotation.
-fn quote(text: &str) -> Result<String, String> {
-    let mark = |line: &str| if line.is_empty() { ">" } else { "> " };
-    let length: usize = text.lines().map(|line| mark(line).len() + line.len() + 1).sum();
-    check_length(length)?;
-    let mut quoted = String::with_capacity(length);
-    for line in text.lines() {
-        quoted.push_str(mark(line));
-        quoted.push_str(line);
-        quoted.push('\n');
+fn truncate_tokens(value: &Value, tokens: &Value) -> Result<Value, String> {
+    let text = text("truncate_tokens", value)?;
+    let (tokens, digits) = whole("truncate_tokens", tokens)?;
+    if tokens < 0 {
+        return Err(format!("{digits} is no count of tokens"));
     }
-    quoted.pop();
-    Ok(quoted)
-}
-
-/// Puts text into a code fence that nothing in the text can close.
-fn fence(text: &str, info: &str) -> Result<String, String> {
-    if info.contains(['`', '\n', '\r']) {
-        return Err("the word after an opening fence holds no back-tick and no newline".to_owned());
-    }
-    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
-    let fence = "`".repeat(3.max(longest + 1));
-    let newline = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
-    bounded(format!("{fence}{info}\n{text}{newline}{fence}"))
-}
-
-/// Puts text between tags that nothing in the text can close.
-fn xml(text: &str, tag: &str) -> Result<String, String> {
-    let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-    if !tag.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') || !tag.chars().all(is_name)
-    {
-        return Err(format!("'{tag}' is no name of a tag"));
-    }
-    let mut safe = String::with_capacity(text.len());
-    for (index, c) in text.char_indices() {
-        match c {
-            '<' if closes(&text[index + 1..], tag) => safe.push_str("&lt;"),
-            c => safe.push(c),
-        }
-    }
-    let newline = if safe.is_empty() || safe.ends_with('\n') { "" } else { "\n" };
-    bounded(format!("<{tag}>\n{safe}{newline}</{tag}>"))
-}
-
-/// Returns whether what follows a `<` closes a tag, however it is spaced or cased.
-fn closes(rest: &str, tag: &str) -> bool {
-    let Some(name) = rest.trim_start().strip_prefix('/') else { return false };
-    let name = name.trim_start().as_bytes();
-    let (name, after) = name.split_at(tag.len().min(name.len()));
-    name.eq_ignore_ascii_case(tag.as_bytes()) && !after.first().copied().is_some_and(is_in_name)
-}
-
-fn is_in_name(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.')
+    let tokens = usize::try_from(tokens).unwrap_or(usize::MAX);
+    Ok(crate::tokens::truncate(text, tokens).into_owned().into())
 }

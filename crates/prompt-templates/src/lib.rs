@@ -55,12 +55,15 @@
 //! | `json(x)` | `x \| json` | compact JSON |
 //! | `join(list, ", ")` | `list \| join: ", "` | the items as one text |
 //! | `indent(x, 2)` | `x \| indent: 2` | spaces before all lines but the first, 4 if left out |
-//! | `quote(x)` | `x \| quote` | a Markdown quotation |
+//! | `quote(x)` | `x \| quote` | a Markdown quotation that no line of the text is outside of |
 //! | `truncate_tokens(x, 500)` | `x \| truncate_tokens: 500` | whole lines up to an estimate, and how many are gone |
 //! | `fence(x, "rust")` | `x \| fence: "rust"` | a code fence that nothing in the text can close |
 //! | `xml(x, "doc")` | `x \| xml: "doc"` | the text between tags that nothing in it can close |
 //!
-//! More functions are added with [`Builder::function`].
+//! More functions are added with [`Builder::function`]. To `indent`, `quote`, `truncate_tokens` and
+//! [`Prompt::fit`] a line ends in a line feed, a carriage return, both, or whatever else ends one in Unicode:
+//! vertical tab, form feed, U+0085, U+2028, U+2029. `quote` writes a line feed for each of them. An argument
+//! that is written down and cannot be right, as in `x | indent: -1`, does not compile.
 //!
 //! # Limits
 //!
@@ -68,7 +71,9 @@
 //!   network.
 //! * There are no arithmetic, no macros and no inheritance.
 //! * A file has at most 16 MiB. What a template includes comes to at most 10,000 includes, 60 deep.
-//! * Data nests up to 128 deep. Keys of maps are text. Floats are those of 64 bits; integers have up to 128.
+//! * Data nests up to 128 deep. Keys of maps are text. Floats are those of 64 bits; integers have up to 128,
+//!   those of a template 64. [`Context::from_json`] keeps them; `serde_json::Value` makes floats of more
+//!   than 64.
 //! * What is rendered has at most 64 MiB, or what [`Builder::max_output_bytes`] says; what `indent`, `join`,
 //!   `json`, `quote`, `fence` or `xml` gives has at most 64 MiB. Functions of a store, and lists and maps that
 //!   a template writes down, have no bound, and no time has: loops in loops take as long as they take.
@@ -139,6 +144,7 @@ mod straight;
 mod tidy;
 
 mod functions;
+mod json;
 mod output;
 mod to_value;
 mod value;

@@ -1,7 +1,7 @@
 //! Walks the tags of a template: block structure, variables, calls, includes and role lines.
 
 use crate::dialect::{Dialect, Takes};
-use crate::expression::{self, Cursor};
+use crate::expression::{self, Arguments, Cursor};
 use crate::facts::{Facts, Include, Scope, Use};
 use crate::lex::{Chunk, Fault, Lexed, Result, Span, Tag, Token, TokenKind};
 use crate::position::Position;
@@ -362,10 +362,11 @@ pub(crate) fn check_call(
     facts: &mut Facts,
     dialect: &Dialect,
     (name, offset): (&str, usize),
-    count: usize,
+    arguments: &Arguments,
     (after, separator): (usize, &str),
 ) -> Result<()> {
-    let Some(Takes { min, max, default, usage }) = dialect.function(name) else {
+    let count = arguments.count;
+    let Some(Takes { min, max, default, usage, own }) = dialect.function(name) else {
         let names = dialect.names();
         let error = Error::unknown(ErrorKind::UnknownFunction, "function", name, names);
         return Err(Fault::new(offset, error));
@@ -376,6 +377,15 @@ pub(crate) fn check_call(
         let message = format!("'{name}' takes {takes} argument{plural}, not {count}");
         let error = Error::new(ErrorKind::Arguments, message).named(name);
         return Err(Fault::new(offset, error.help(format!("write '{usage}'"))));
+    }
+    let constants = arguments.constants.each_ref();
+    if let Some(own) = own.filter(|_| constants.iter().any(|constant| constant.is_some())) {
+        let values = constants.map(|constant| constant.as_ref().map(|(value, _)| value));
+        own.check(values).map_err(|(place, message)| {
+            let constant = place.and_then(|place| constants[place].as_ref());
+            let error = Error::new(ErrorKind::Arguments, message).named(name);
+            Fault::new(constant.map_or(offset, |(_, start)| *start), error)
+        })?;
     }
     if count < max {
         facts.insertions.push((after, format!("{separator} {default}")));

@@ -167,7 +167,7 @@ impl<'r> Run<'r> {
             Expression::Call(function, arguments) => {
                 let one = self.value(source, program, &arguments.0)?;
                 let two = self.value(source, program, &arguments.1)?;
-                function(&one, &two).map(Cow::Owned).ok_or(Unusual)
+                function(&one, &two).map(Cow::Owned).map_err(|_| Unusual)
             }
         }
     }

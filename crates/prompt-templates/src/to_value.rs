@@ -6,7 +6,7 @@ use std::fmt;
 use serde::ser::{self, Serialize, Serializer};
 use upon::Value;
 
-use crate::value::{from_digits, type_of};
+use crate::value::{check_key, from_digits, type_of};
 
 /// Makes a value of any data.
 pub(crate) fn to_value(data: &(impl Serialize + ?Sized)) -> Result<Value, NoValue> {
@@ -32,7 +32,7 @@ impl ser::Error for NoValue {
 }
 
 /// Lists and maps in each other: values are walked by recursion. JSON is read to the same depth.
-const MAX_DEPTH: usize = 128;
+pub(crate) const MAX_DEPTH: usize = 128;
 
 #[derive(Clone, Copy)]
 struct ToValue {
@@ -251,12 +251,14 @@ impl ser::SerializeMap for Map {
     type Error = NoValue;
 
     fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), NoValue> {
-        self.key = Some(match key.serialize(self.values)? {
+        let key = match key.serialize(self.values)? {
             Value::String(key) => key,
             Value::Integer(key) => key.to_string(),
             Value::Bool(key) => key.to_string(),
             other => return Err(NoValue(format!("{} is no key of a map", type_of(&other)))),
-        });
+        };
+        check_key(&key).map_err(NoValue)?;
+        self.key = Some(key);
         Ok(())
     }
 

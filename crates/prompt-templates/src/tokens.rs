@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use crate::functions::lines;
+
 /// Estimates how many tokens a text is for a model of 2024 or later. One pass, no allocation.
 ///
 /// It counts classes of characters as the vocabularies of that time cut them, and leans to the high
@@ -105,13 +107,13 @@ fn class(c: char) -> Class {
 
 /// Returns the head of a text whose estimate, with the line that says what is gone, is at most `tokens`.
 ///
-/// It ends at the end of a line. What is left out is counted in a last line, `[12 more lines]`; if not
+/// It ends at the end of a line, as [`lines`] has them. What is left out is counted in a last line, `[12 more lines]`; if not
 /// even that fits, nothing is left.
 pub(crate) fn truncate(text: &str, tokens: usize) -> Cow<'_, str> {
     if estimate_tokens(text) <= tokens {
         return Cow::Borrowed(text);
     }
-    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    let lines = whole_lines(text);
     let cut = |kept: usize| {
         let head: String = lines[..kept].concat();
         format!("{head}{}", left_out(lines.len() - kept))
@@ -130,6 +132,17 @@ pub(crate) fn truncate(text: &str, tokens: usize) -> Cow<'_, str> {
         }
     }
     Cow::Owned(fits.unwrap_or_default())
+}
+
+/// Returns the lines of a text with their ends.
+pub(crate) fn whole_lines(text: &str) -> Vec<&str> {
+    let mut at = 0;
+    let whole = |(line, end): (&str, &str)| {
+        let start = at;
+        at += line.len() + end.len();
+        &text[start..at]
+    };
+    lines(text).map(whole).collect()
 }
 
 /// The line that stands for what was cut off.

@@ -27,6 +27,11 @@ pub(crate) fn from_digits(digits: String) -> Value {
     Value::Map(BTreeMap::from([(BIG.to_owned(), Value::String(digits))]))
 }
 
+/// Refuses a key that would make an integer of a map.
+pub(crate) fn check_key(key: &str) -> Result<(), String> {
+    if key == BIG { Err(format!("{BIG:?} is no key of a map")) } else { Ok(()) }
+}
+
 /// Returns a float as JSON writes it: `1.0` and not `1`.
 pub(crate) fn float(value: f64) -> String {
     format!("{value:?}")
@@ -35,7 +40,7 @@ pub(crate) fn float(value: f64) -> String {
 /// Returns the word that messages use for a value's type.
 pub(crate) fn type_of(value: &Value) -> &'static str {
     match value {
-        Value::None => "nothing",
+        Value::None => "null",
         Value::Bool(_) => "a bool",
         Value::Integer(_) => "an integer",
         Value::Float(_) => "a float",

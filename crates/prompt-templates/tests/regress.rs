@@ -391,3 +391,13 @@ fn an_include_that_cannot_see_a_variable_is_refused_and_told_how() {
     let context = data(&json!({"a": {"note": "n"}}));
     assert_eq!(prompts.compile_and_render("t", given, &context).unwrap(), "(n)");
 }
+
+/// A map that looks like the integers that 64 bits do not hold was printed as one, whatever it held.
+#[test]
+fn no_data_passes_for_a_large_integer() {
+    let evil = json!({"x": {"\0integer": "not a number"}});
+    let error = Context::from_serialize(&evil).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Data);
+    assert_eq!(Context::from_json(&evil.to_string()).unwrap_err().kind(), ErrorKind::Data);
+    assert_eq!(Context::from_serialize(&u128::MAX).unwrap_err().kind(), ErrorKind::Data);
+}

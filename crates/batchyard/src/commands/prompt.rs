@@ -23,7 +23,8 @@ const TEMPLATE: &str = r#"A template is a file NAME.prompt.md of the folder:
     {{ file | fence: "rust" }}
     {% endfor %}
 
-A line [[system]], [[user]] or [[assistant]] begins a message. {% if x %}, {% else %}, {% endif %}
+A line [[system]], [[user]] or [[assistant]] begins a message; a line [[history]] stands for the
+messages of the variable history, a list of {"role", "content"}. {% if x %}, {% else %}, {% endif %}
 and {% raw %} are as elsewhere. A variable that is not in the data is an error; one that may be
 absent is written ?.name. Functions: default, join, len, json, indent, quote, fence, xml,
 truncate_tokens, contains, and, or, eq, ne, lt, le, gt, ge. Front matter between two --- lines:
@@ -59,7 +60,7 @@ pub(crate) struct Render {
     /// Name of the template, without .prompt.md
     #[arg(value_name = "NAME")]
     name: String,
-    /// The values, one JSON object; - for stdin
+    /// The values, one JSON object; - for stdin. Integers of up to 128 bits come out as written
     #[arg(long, value_name = "FILE.json")]
     data: PathBuf,
     /// Print a JSON array of {"role","content"} in place of one text
@@ -80,13 +81,8 @@ fn render(session: &Session, options: &Render) -> Result<Exit, Stop> {
     let prompts = load(&options.folder)?;
     let prompt = find(&prompts, &options.name).map_err(Stop::refused)?;
     let input = Input::from(options.data.clone());
-    let data: serde_json::Map<String, serde_json::Value> =
-        serde_json::from_str(&input.read_text()?).map_err(|error| {
-            Stop::refused(format_args!("{}:{}: {error}", input.name(), error.line()))
-                .help("the data is one JSON object whose keys are the names in the template")
-        })?;
-    let context = Context::from_serialize(&data)
-        .map_err(|error| Stop::refused(format_args!("{}: {error}", input.name())))?;
+    let context =
+        Context::from_json(&input.read_text()?).map_err(|error| no_data(&input, &error))?;
     let output = &session.output;
     if options.messages {
         let messages = prompt.messages(&context).map_err(|error| not_rendered(&error))?;
@@ -137,7 +133,11 @@ fn check(session: &Session, folder: &Path) -> Result<Exit, Stop> {
     if output.json {
         output.object(&json!({ "summary": { "faults": faults, "warnings": warnings } }));
     } else {
-        output.line(format!("{faults} faults, {warnings} warnings"));
+        output.line(format!(
+            "{}, {}",
+            counted(faults, "fault", "faults"),
+            counted(warnings, "warning", "warnings")
+        ));
     }
     Ok(Exit::of_failed(faults))
 }
@@ -162,7 +162,11 @@ fn list(session: &Session, folder: &Path) -> Result<Exit, Stop> {
 /// Loads a folder of templates; every fault in it is named.
 pub(crate) fn load(folder: &Path) -> Result<Prompts, Stop> {
     existing_folder(folder, "the prompts folder")?;
-    Prompts::load_dir(folder).map_err(Stop::refused)
+    Prompts::load_dir(folder).map_err(|errors| {
+        // Each of them begins as one, as those of `check` do.
+        let errors: Vec<_> = errors.errors().iter().map(|error| format!("{error:#}")).collect();
+        Stop::refused(errors.join("\nerror: "))
+    })
 }
 
 /// Finds a template by name.
@@ -180,5 +184,19 @@ pub(crate) fn find(prompts: &Prompts, name: &str) -> Result<prompt_templates::Pr
 }
 
 fn not_rendered(error: &Error) -> Stop {
-    Stop::failed(error)
+    Stop::failed(format_args!("{error:#}"))
+}
+
+fn no_data(input: &Input, error: &Error) -> Stop {
+    let place =
+        [error.line(), error.column()].map(|at| at.map_or(String::new(), |at| format!(":{at}")));
+    let fault =
+        Stop::refused(format_args!("{}{}: {}", input.name(), place.concat(), error.message()));
+    let shape = "the data is one JSON object whose keys are the names in the template";
+    fault.help(error.help_text().unwrap_or(shape))
+}
+
+/// Returns a count with the word for it.
+fn counted(count: usize, one: &str, more: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { more })
 }

@@ -7,6 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use prompt_templates::Migration;
 use serde_json::json;
 
+use super::counted;
 use crate::cli::Session;
 use crate::exit::{Exit, Stop};
 use crate::input::{Input, existing_folder};
@@ -64,7 +65,12 @@ pub(super) fn run(session: &Session, options: &Migrate) -> Result<Exit, Stop> {
         let summary = json!({ "sources": all, "templates": templates, "notes": notes });
         output.object(&json!({ "summary": summary }));
     } else {
-        output.line(format!("{all} sources, {templates} templates, {notes} places to look at"));
+        output.line(format!(
+            "{}, {}, {} to look at",
+            counted(all, "source", "sources"),
+            counted(templates, "template", "templates"),
+            counted(notes, "place", "places")
+        ));
     }
     Ok(Exit::of_failed(notes))
 }

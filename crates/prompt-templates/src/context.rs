@@ -72,7 +72,8 @@ impl Context {
     /// [`ErrorKind::Data`], with line and column, if it is no JSON object, nests deeper than 128, or has a
     /// key twice or a number that is too large.
     pub fn from_json(text: &str) -> Result<Self, Error> {
-        let (value, start) = crate::json::read(text)?;
+        let (value, start) =
+            crate::json::read(text).map_err(|fault| fault.error.in_text(text, fault.offset))?;
         Self::of(value).map_err(|error| error.in_text(text, start))
     }
 

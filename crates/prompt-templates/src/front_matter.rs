@@ -4,9 +4,6 @@
 //! that is not enough: one JSON object.
 
 use std::collections::BTreeMap;
-use std::fmt;
-
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
 use crate::delimiters::Delimiters;
 use crate::lex::{Fault, Result};
@@ -137,22 +134,18 @@ fn json(text: &str, start: usize) -> Result<FrontMatter> {
             None => return Err(not_closed()),
         }
     };
+    // What is wrong with it, a key that stands twice at any depth included, is said in words here.
+    crate::json::read(&text[start..end])
+        .map_err(|wrong| fault(start + wrong.offset, wrong.error.message()))?;
     // The parser works in the bytes that it is given.
     let mut bytes = text.as_bytes()[start..end].to_vec();
-    let parsed = simd_json::serde::from_slice::<Object>(&mut bytes);
-    let Object(object) = parsed.map_err(|error| {
-        let at = text.floor_char_boundary(start + error.index().min(end - start));
-        let reason = error.to_string();
-        let reason = reason.split(" at character").next().unwrap_or_default();
-        fault(at, format!("the front matter is no JSON object: {reason}"))
-    })?;
+    let parsed = simd_json::serde::from_slice::<serde_json::Map<_, _>>(&mut bytes);
+    let object =
+        parsed.map_err(|_| fault(start, "the front matter has an integer of more than 64 bits"))?;
     let mut entries = BTreeMap::new();
     for (key, value) in object {
         let meta = from_json(&key, value);
         check_key(start, &key, &meta)?;
-        if entries.contains_key(&key) {
-            return Err(twice(start, &key));
-        }
         entries.insert(key, meta);
     }
     Ok(FrontMatter { entries, body: lines.at, ..FrontMatter::default() })
@@ -212,36 +205,6 @@ fn flat(mut lines: Lines<'_>) -> Result<FrontMatter> {
         }
     }
     Err(not_closed())
-}
-
-/// A JSON object as it is written: a map would keep one of two entries with the same key.
-struct Object(Vec<(String, serde_json::Value)>);
-
-impl<'de> Deserialize<'de> for Object {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
-        struct Entries;
-
-        impl<'de> Visitor<'de> for Entries {
-            type Value = Object;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(
-                self,
-                mut map: A,
-            ) -> std::result::Result<Object, A::Error> {
-                let mut entries = Vec::new();
-                while let Some(entry) = map.next_entry()? {
-                    entries.push(entry);
-                }
-                Ok(Object(entries))
-            }
-        }
-
-        deserializer.deserialize_map(Entries)
-    }
 }
 
 fn twice(offset: usize, key: &str) -> Fault {

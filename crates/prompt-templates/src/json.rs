@@ -12,13 +12,14 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use upon::Value;
 
+use crate::lex::{Fault, Result};
 use crate::to_value::MAX_DEPTH;
 use crate::value::{check_key, from_digits};
 use crate::{Error, ErrorKind};
 
 /// Reads a text that is one JSON value, and returns where that starts. A byte-order mark in front of it is
 /// passed over.
-pub(crate) fn read(text: &str) -> Result<(Value, usize), Error> {
+pub(crate) fn read(text: &str) -> Result<(Value, usize)> {
     let body = text.strip_prefix('\u{feff}').unwrap_or(text);
     let reader = Reader { text };
     let raw: &RawValue = reader.parse(body)?;
@@ -30,7 +31,7 @@ struct Reader<'t> {
 }
 
 impl<'t> Reader<'t> {
-    fn value(&self, raw: &'t RawValue, depth: usize) -> Result<Value, Error> {
+    fn value(&self, raw: &'t RawValue, depth: usize) -> Result<Value> {
         let text = raw.get();
         let first = text.as_bytes().first().copied().unwrap_or_default();
         if matches!(first, b'{' | b'[') && depth == MAX_DEPTH {
@@ -41,7 +42,7 @@ impl<'t> Reader<'t> {
             b'[' => {
                 let items: Vec<&RawValue> = self.parse(text)?;
                 let items = items.into_iter().map(|item| self.value(item, depth + 1));
-                Value::List(items.collect::<Result<_, _>>()?)
+                Value::List(items.collect::<Result<_>>()?)
             }
             b'"' => Value::String(self.parse(text)?),
             b't' | b'f' => Value::Bool(first == b't'),
@@ -51,7 +52,7 @@ impl<'t> Reader<'t> {
         })
     }
 
-    fn map(&self, entries: Entries<'t>, depth: usize) -> Result<BTreeMap<String, Value>, Error> {
+    fn map(&self, entries: Entries<'t>, depth: usize) -> Result<BTreeMap<String, Value>> {
         let mut map = BTreeMap::new();
         for (raw, value) in entries.0 {
             let key: String = self.parse(raw.get())?;
@@ -61,7 +62,8 @@ impl<'t> Reader<'t> {
                 Entry::Occupied(entry) => {
                     let key = entry.key();
                     let message = format!("the key '{key}' stands twice");
-                    return Err(self.fault(raw.get(), message).named(key));
+                    let fault = self.fault(raw.get(), message).help("leave one of the two out");
+                    return Err(Fault::new(fault.offset, fault.error.named(key)));
                 }
             }
         }
@@ -69,13 +71,14 @@ impl<'t> Reader<'t> {
     }
 
     /// Parses a part of the text.
-    fn parse<T: Deserialize<'t>>(&self, part: &'t str) -> Result<T, Error> {
+    fn parse<T: Deserialize<'t>>(&self, part: &'t str) -> Result<T> {
         serde_json::from_str(part).map_err(|error| {
             // The column counts bytes, and may be that of a line end.
             let lines = part.split_inclusive('\n').take(error.line().saturating_sub(1));
             let line: usize = lines.map(str::len).sum();
-            let column = if error.is_eof() { part.len() } else { error.column().saturating_sub(1) };
-            let at = (line + column).min(part.len());
+            let end = part.trim_ascii_end().len();
+            let at = if error.is_eof() { end } else { line + error.column().saturating_sub(1) };
+            let at = at.min(part.len());
             let said = error.to_string();
             let reason = said.rsplit_once(" at line ").map_or(said.as_str(), |(reason, _)| reason);
             self.fault(&part[part.floor_char_boundary(at)..], format!("broken JSON: {reason}"))
@@ -83,8 +86,8 @@ impl<'t> Reader<'t> {
     }
 
     /// Returns an error at the start of a part of the text.
-    fn fault(&self, part: &str, message: String) -> Error {
-        Error::new(ErrorKind::Data, message).in_text(self.text, self.offset(part))
+    fn fault(&self, part: &str, message: String) -> Fault {
+        Fault::new(self.offset(part), Error::new(ErrorKind::Data, message))
     }
 
     /// Returns where a part of the text starts.
@@ -94,7 +97,7 @@ impl<'t> Reader<'t> {
 }
 
 /// Reads a number, which is one by the grammar of JSON.
-fn number(text: &str) -> Result<Value, String> {
+fn number(text: &str) -> std::result::Result<Value, String> {
     let is_whole = text.bytes().all(|byte| byte == b'-' || byte.is_ascii_digit());
     // No integer is a zero with a sign.
     if is_whole && text != "-0" {
@@ -114,7 +117,7 @@ fn number(text: &str) -> Result<Value, String> {
 struct Entries<'t>(Vec<(&'t RawValue, &'t RawValue)>);
 
 impl<'de: 't, 't> Deserialize<'de> for Entries<'t> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
         struct Collect<'t>(PhantomData<&'t ()>);
         impl<'de: 't, 't> Visitor<'de> for Collect<'t> {
             type Value = Entries<'t>;
@@ -123,7 +126,10 @@ impl<'de: 't, 't> Deserialize<'de> for Entries<'t> {
                 f.write_str("an object")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(
+                self,
+                mut map: A,
+            ) -> std::result::Result<Self::Value, A::Error> {
                 let mut entries = Vec::new();
                 while let Some(entry) = map.next_entry()? {
                     entries.push(entry);

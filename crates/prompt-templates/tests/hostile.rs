@@ -204,6 +204,28 @@ fn a_key_twice_in_json_front_matter_is_an_error() {
     let error = store().compile("a", text).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::FrontMatter);
     assert!(error.message().contains("the key 'variables' stands twice"), "{error}");
+    assert_eq!((error.line(), error.column()), (Some(2), Some(22)));
+    // At any depth.
+    let text = "---\n{\"schema\": {\"a\": 1,\n  \"a\": 2}}\n---\nx";
+    let error = store().compile("a", text).unwrap_err();
+    assert_eq!((error.line(), error.column()), (Some(3), Some(3)), "{error}");
+}
+
+/// The parser says what is wrong by the names of its own types.
+#[test]
+fn an_error_of_json_front_matter_is_in_words() {
+    for (head, line, column, message) in [
+        ("{\"a\": [1,}", 2, 10, "broken JSON: expected value"),
+        ("{\"variables\": [\"a\" \"b\"]}", 2, 20, "broken JSON: expected `,` or `]`"),
+        ("{\"a\":\n 1", 3, 3, "broken JSON: EOF"),
+        ("{\"a\": 18446744073709551616}", 2, 1, "an integer of more than 64 bits"),
+        ("{\"a\": 1e999}", 2, 7, "larger than a float of 64 bits"),
+    ] {
+        let error = store().compile("a", &format!("---\n{head}\n---\nx")).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::FrontMatter);
+        assert!(error.message().contains(message), "{head}: {error}");
+        assert_eq!((error.line(), error.column()), (Some(line), Some(column)), "{head}: {error}");
+    }
 }
 
 /// Each include is found among all of them, and each is asked for what its partial reads.

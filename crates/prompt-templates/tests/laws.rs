@@ -42,6 +42,10 @@ fn adversarial() -> impl Strategy<Value = String> {
         "[[history]]",
         "\n",
         "\r\n",
+        "\r",
+        "\u{b}",
+        "\u{85}",
+        "\u{2028}",
         "{{ v }}",
         "{{",
         "}}",
@@ -159,6 +163,32 @@ proptest! {
         let messages = messages.messages(&Context::from_serialize(&data).unwrap()).unwrap();
         prop_assert_eq!(messages.len(), 1);
         prop_assert_eq!(&messages[0].content, &value);
+    }
+
+    /// Every line of a quotation is quoted and every line of an indent but the first is indented, whatever
+    /// the reader takes for the end of a line; what stands in them is the value.
+    #[test]
+    fn no_line_of_a_value_gets_out_of_a_quotation_or_an_indent(value in adversarial()) {
+        let ends = ['\n', '\r', '\u{b}', '\u{c}', '\u{85}', '\u{2028}', '\u{2029}'];
+        let prompt = store().compile("t", "[[user]]\n{{ v | quote }}\n[[user]]\n{{ v | indent: 3 }}").unwrap();
+        let messages = prompt.messages(Context::new().set("v", &value).unwrap()).unwrap();
+        prop_assert_eq!(messages.len(), 2);
+
+        let quoted = messages[0].content.as_str();
+        for line in quoted.split(ends).filter(|_| !value.is_empty()) {
+            prop_assert!(line == ">" || line.starts_with("> "), "{:?}", quoted);
+        }
+        let said: Vec<_> = value.split(ends).filter(|line| !line.is_empty()).collect();
+        let again: Vec<_> = quoted.split(ends).map(|line| line.get(2..).unwrap_or_default()).collect();
+        let again: Vec<_> = again.into_iter().filter(|line| !line.is_empty()).collect();
+        prop_assert_eq!(again, said);
+
+        let indented = messages[1].content.as_str();
+        let is_said = |line: &&str| !line.trim().is_empty();
+        for line in indented.split(ends).skip(1).filter(is_said) {
+            prop_assert!(line.starts_with("   "), "{:?}", indented);
+        }
+        prop_assert_eq!(indented.replace("   ", ""), value.replace("   ", ""));
     }
 
     /// The place of a fault is right whatever stands before it, in front of a compile and a render.

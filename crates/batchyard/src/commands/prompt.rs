@@ -17,18 +17,19 @@ const TEMPLATE: &str = r#"A template is a file NAME.prompt.md of the folder:
 
     [[system]]
     You review {{ language }}.
-    {% include "rules" %}
+    {% include "_rules" %}
     [[user]]
     {% for file in files %}
     {{ file | fence: "rust" }}
     {% endfor %}
 
 A line [[system]], [[user]] or [[assistant]] begins a message; a line [[history]] stands for the
-messages of the variable history, a list of {"role", "content"}. {% if x %}, {% else %}, {% endif %}
-and {% raw %} are as elsewhere. A variable that is not in the data is an error; one that may be
-absent is written ?.name. Functions: default, join, len, json, indent, quote, fence, xml,
-truncate_tokens, contains, and, or, eq, ne, lt, le, gt, ge. Front matter between two --- lines:
-variables, volatile, drop_first, delimiters (lists) and tidy_blocks: true."#;
+messages of the variable history, a list of {"role", "content"}. A file _NAME.prompt.md is a
+partial, to be included. {% if x %}, {% else %}, {% endif %} and {% raw %} are as elsewhere. A
+variable that is not in the data is an error; one that may be absent is written ?.name.
+Functions: default, join, len, json, indent, quote, fence, xml, truncate_tokens, contains, and, or,
+eq, ne, lt, le, gt, ge. Front matter between two --- lines: variables, volatile, drop_first,
+delimiters (lists) and tidy_blocks: true."#;
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {

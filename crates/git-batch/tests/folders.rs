@@ -3,6 +3,8 @@
 
 mod support;
 
+use std::fs;
+
 use git_batch::disk::{self, Change};
 use git_batch::{Commit, Operation};
 use support::{Fixture, landed};
@@ -30,5 +32,28 @@ fn each_folder_is_made_durable_where_the_file_system_cannot_be() {
         assert!(changes.iter().any(is_of), "{folder}: {changes:?}");
     }
     assert!(report.receipt().fsyncs >= 5, "{report:?}");
+    a_branch_that_is_not_durable_is_so_before_its_batch_is_over(&fixture);
     fixture.assert_sound();
+}
+
+/// In one test with the other: what the disk does is the same for all of a process.
+fn a_branch_that_is_not_durable_is_so_before_its_batch_is_over(fixture: &Fixture) {
+    let open = || fs::read_dir(fixture.work().join(".git/batchyard/open")).unwrap().count();
+    fixture.git(["update-ref", "refs/heads/x/y", "main"]);
+    let commit =
+        |id: &str, branch: &str| Operation::commit(id, Commit::new(branch, id).write(id, "x"));
+    disk::fail_for_refs(true);
+    let operations = || vec![commit("one", "x/y"), commit("two", "agent/0/work")];
+    landed(&fixture.open().apply(operations()).unwrap(), "one");
+    assert_eq!(open(), 1);
+    disk::fail_for_refs(false);
+    disk::record();
+    landed(&fixture.open().apply(vec![commit("three", "z")]).unwrap(), "three");
+    let changes = disk::record();
+    let is_of =
+        |change: &Change| matches!(change, Change::SyncFolder(path) if path.ends_with("heads/x"));
+    assert!(changes.iter().any(is_of), "{changes:?}");
+    assert_eq!(open(), 0);
+    let again = fixture.open().apply(operations()).unwrap();
+    assert_eq!(again.replayed.len(), 2);
 }

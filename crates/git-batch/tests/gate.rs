@@ -371,7 +371,12 @@ fn asks_a_gate_that_looks_around() {
 fn lands_in_a_process_of_its_own() {
     let Some(work) = std::env::var_os("GATE_WORK") else { return };
     let folder = std::env::var_os("GATE_FOLDER").unwrap();
-    let gate = script("echo $$ > ../begun; sleep 1000").in_folder(folder);
+    // It ends soon after its parent, and leaves a process behind.
+    let gate = script(
+        "sleep 1000 & echo $$ $! > ../begun; \
+         while kill -0 $PPID 2> ../said; do sleep 0.02; done; chmod 755 ..",
+    );
+    let gate = gate.in_folder(folder);
     let git = GitBatch::open(work, Settings::default().with_gate(gate)).unwrap();
     land(&git, &["b0"]);
 }
@@ -407,31 +412,35 @@ fn what_a_killed_landing_left_is_removed_and_that_of_others_is_not() {
         let is_its = |path: &std::path::PathBuf| {
             path.to_str().unwrap().contains(&format!("-{}-", child.id()))
         };
-        let pid = fs::read_to_string(entries.find(is_its).unwrap().join("begun")).unwrap();
-        pid.trim().to_owned()
+        let begun = fs::read_to_string(entries.find(is_its).unwrap().join("begun")).unwrap();
+        let (leader, member) = begun.trim().split_once(' ').unwrap();
+        [leader, member].map(str::to_owned)
     };
     let groups = [group_of(&killed), group_of(&alive)];
-    let is_running = |group: &str| {
-        let state = Command::new("ps").args(["-o", "stat=", "-p", group]).output().unwrap();
+    let is_running = |pid: &str| {
+        let state = Command::new("ps").args(["-o", "stat=", "-p", pid]).output().unwrap();
         let state = String::from_utf8_lossy(&state.stdout).trim().to_owned();
         !state.is_empty() && !state.starts_with('Z')
     };
     killed.kill().unwrap();
     killed.wait().unwrap();
     assert_eq!(left_in(&scratch), 2);
-    landed(&fixture.open().apply(vec![Operation::push("p", "b1")]).unwrap(), "p");
-    assert_eq!(left_in(&scratch), 1);
-    // What it was running is ended too, where the system says who that was.
-    let is_known = Path::new("/proc/self/stat").exists();
-    while is_known && is_running(&groups[0]) {
+    while is_running(&groups[0][0]) {
         std::thread::yield_now();
     }
-    assert!(is_running(&groups[1]));
+    assert!(is_running(&groups[0][1]));
+    landed(&fixture.open().apply(vec![Operation::push("p", "b1")]).unwrap(), "p");
+    assert_eq!(left_in(&scratch), 1);
+    // What it was running is ended too, where the system says what that was.
+    while cfg!(target_os = "linux") && is_running(&groups[0][1]) {
+        std::thread::yield_now();
+    }
+    assert!(groups[1].iter().all(|pid| is_running(pid)));
     alive.kill().unwrap();
     alive.wait().unwrap();
     landed(&fixture.open().apply(vec![Operation::push("q", "b2")]).unwrap(), "q");
     assert_eq!(left_in(&scratch), 0);
-    while is_known && is_running(&groups[1]) {
+    while cfg!(target_os = "linux") && groups[1].iter().any(|pid| is_running(pid)) {
         std::thread::yield_now();
     }
     assert_eq!(fixture.received(), 2);

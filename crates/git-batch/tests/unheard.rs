@@ -6,8 +6,8 @@ mod support;
 use std::fs;
 use std::process::{Command, Stdio};
 
-use git_batch::{ApplyError, Commit, GitBatch, OnMoved, OpErrorKind, Operation, Settings, stops};
-use support::{Fixture, kind, landed};
+use git_batch::{ApplyError, Commit, GitBatch, OnMoved, Operation, Settings, stops};
+use support::{Fixture, landed};
 
 fn commit(id: &str, branch: &str) -> Operation {
     Operation::commit(id, Commit::new(branch, "Once").write(format!("{id}.txt"), "x\n"))
@@ -202,7 +202,7 @@ fn a_push_that_did_not_arrive_is_made_once_the_remote_is_back() {
     }
 }
 
-/// A remote that is not configured any more can never say it; that is no reason to wait.
+/// A remote that is not configured any more can never say it; that keeps nothing else back.
 #[test]
 fn a_remote_that_is_gone_for_good_is_named() {
     let fixture = Fixture::new();
@@ -211,7 +211,15 @@ fn a_remote_that_is_gone_for_good_is_named() {
     fixture.git(["remote", "add", "other", fixture.remote().to_str().unwrap()]);
     let settings = git_batch::Settings::default().with_remote("other");
     let git = git_batch::GitBatch::open(fixture.work(), settings).unwrap();
+    // Under another remote it is another input; the branches that stayed here are gone on from.
     let report = git.apply(operations(true)).unwrap();
-    // Under another remote it is another input; what stayed here is not in its way.
-    assert_ne!(kind(report.get("push")), Some(OpErrorKind::Remote));
+    for (id, outcome) in &report.outcomes {
+        assert!(outcome.is_success(), "{id}: {report:?}");
+    }
+    assert_eq!(fixture.at_remote(["rev-list", "--count", "there", "--grep=^Once"]).trim(), "1");
+    // Under its own it is asked for, by name.
+    fixture.git(["remote", "add", "origin", "/nowhere"]);
+    let error = fixture.open().apply(operations(true)).unwrap_err();
+    assert!(matches!(&error, ApplyError::Unheard { remote } if remote == "origin"), "{error}");
+    assert!(error.to_string().contains("origin"), "{error}");
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
-use super::{Gate, Scratch};
+use super::{Gate, Scratch, processes};
 use crate::publish::scrub;
 
 /// How much of the end of the output is kept.
@@ -43,6 +43,7 @@ pub(crate) enum Ran {
 pub(crate) fn run(gate: &Gate, scratch: &Scratch) -> io::Result<Ran> {
     let (reader, writer) = io::pipe()?;
     let mut command = command(gate, &scratch.tree());
+    command.env(processes::VARIABLE, scratch.mark());
     command.stdout(writer.try_clone()?).stderr(writer);
     let mut child = match command.spawn() {
         Err(error) if is_missing(gate, &scratch.tree(), &error) => {
@@ -53,7 +54,6 @@ pub(crate) fn run(gate: &Gate, scratch: &Scratch) -> io::Result<Ran> {
         }
         spawned => spawned?,
     };
-    scratch.note_group(child.id());
     // It holds the writing end of the pipe.
     drop(command);
     let kept = Arc::new(Mutex::new(VecDeque::new()));

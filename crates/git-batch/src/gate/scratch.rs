@@ -3,6 +3,7 @@
 //! It is outside of the repository, so a file of the writer names it, and holds a lock as long as its
 //! process lives: what nobody holds has nobody.
 
+use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
@@ -10,7 +11,8 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use bstr::{ByteSlice, ByteVec};
-use rustix::process::{Pid, Signal, kill_process_group};
+
+use super::processes;
 
 /// How the names of the folders begin.
 const PREFIX: &str = "batchyard-gate-";
@@ -22,7 +24,7 @@ const NOTE: &str = "scratch";
 pub(crate) struct Scratch {
     root: PathBuf,
     note: PathBuf,
-    /// Locked.
+    /// Locked as long as this lives.
     held: File,
 }
 
@@ -51,13 +53,9 @@ impl Scratch {
         self.root.join("tree")
     }
 
-    /// Notes the process group that works in the folder, so that it does not outlive this process for
-    /// long. Where the system does not tell when a process began, nothing is noted.
-    pub(crate) fn note_group(&self, id: u32) {
-        if let Some(began) = began(id) {
-            // At worst it runs to its end.
-            let _ = write!(&self.held, "\0{id} {began}");
-        }
+    /// What tells the processes that work in the folder from all others.
+    pub(crate) fn mark(&self) -> &OsStr {
+        self.root.file_name().unwrap_or_default()
     }
 
     /// Where objects are that the repository does not have.
@@ -92,48 +90,36 @@ pub(crate) fn sweep(state: &Path) {
         if held.try_lock().is_err() {
             continue;
         }
+        let Some(name) = note.file_stem().filter(|name| is_name(name)) else {
+            let _ = fs::remove_file(&note);
+            continue;
+        };
+        processes::end(name);
         let text = fs::read(&note).unwrap_or_default();
-        let (named, group) = text.split_once_str("\0").unwrap_or((&text, b""));
-        end_group(group);
+        // More stood behind it once.
+        let named = text.split_once_str("\0").map_or(&text[..], |(named, _)| named);
         let root = named.to_vec().into_path_buf().ok();
         // Nothing is removed that this crate cannot have made.
-        let is_ours = |root: &PathBuf| is_scratch(root) && root.file_name() == note.file_stem();
+        let is_ours = |root: &PathBuf| is_scratch(root) && root.file_name() == Some(name);
         if root.filter(is_ours).is_none_or(|root| remove(&root).is_ok()) {
             let _ = fs::remove_file(&note);
         }
     }
 }
 
-/// Ends the processes of a group whose leader is still the one that was noted.
-fn end_group(noted: &[u8]) {
-    let noted = noted.to_str().ok().and_then(|noted| noted.split_once(' '));
-    let Some((id, began_then)) = noted else { return };
-    let Ok(id) = id.parse::<u32>() else { return };
-    if began(id).is_some_and(|began| began == began_then)
-        && let Some(group) = Pid::from_raw(id.cast_signed())
-    {
-        let _ = kill_process_group(group, Signal::KILL);
-    }
+/// Whether it is a name that is given here.
+fn is_name(name: &OsStr) -> bool {
+    let numbers = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split_once('-'));
+    numbers.is_some_and(|(id, random)| {
+        id.parse::<u32>().is_ok() && random.len() == 16 && u64::from_str_radix(random, 16).is_ok()
+    })
 }
 
-/// When a process began, in the system's own measure.
-fn began(id: u32) -> Option<String> {
-    let text = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-    // The name of the program stands in brackets and can hold anything.
-    let (_, fields) = text.rsplit_once(')')?;
-    fields.split_whitespace().nth(19).map(str::to_owned)
-}
-
-/// Whether a folder has the name, the owner and the mode of those that are made here.
+/// Whether a folder is one that was made here; what runs in it may have changed its mode.
 fn is_scratch(root: &Path) -> bool {
-    let is_named =
-        root.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(PREFIX.as_bytes()));
-    let is_private = |data: fs::Metadata| {
-        data.is_dir()
-            && data.mode() & 0o777 == 0o700
-            && data.uid() == rustix::process::geteuid().as_raw()
-    };
-    root.is_absolute() && is_named && fs::symlink_metadata(root).is_ok_and(is_private)
+    let is_own =
+        |data: fs::Metadata| data.is_dir() && data.uid() == rustix::process::geteuid().as_raw();
+    root.is_absolute() && fs::symlink_metadata(root).is_ok_and(is_own)
 }
 
 /// Removes a folder with all that is in it, also in folders that nobody may write to.

@@ -17,18 +17,21 @@ pub(crate) fn fault(content: &[u8]) -> Option<String> {
                 "the submodule name {name:?} leads out of the folder of submodules"
             ));
         }
-        let value = |key| section.value(key);
+        // Each of several counts, whichever git would take.
+        let value = |key, is_bad: fn(&BStr) -> bool| {
+            section.values(key).into_iter().find(|value| is_bad(value.as_ref()))
+        };
         for key in ["url", "path"] {
-            if let Some(value) = value(key).filter(|value| value.starts_with(b"-")) {
+            if let Some(value) = value(key, |value| value.starts_with(b"-")) {
                 return Some(format!(
                     "the {key} {value:?} of submodule {name:?} reads as an option"
                 ));
             }
         }
-        if let Some(url) = value("url").filter(|url| is_evil(url.as_ref())) {
+        if let Some(url) = value("url", is_evil) {
             return Some(format!("the url {url:?} of submodule {name:?} holds more than one line"));
         }
-        if let Some(update) = value("update").filter(|update| update.starts_with(b"!")) {
+        if let Some(update) = value("update", |value| value.starts_with(b"!")) {
             return Some(format!("submodule {name:?} is updated by a command, {update:?}"));
         }
     }
@@ -67,6 +70,7 @@ mod tests {
             "[submodule \"\"]\n\turl = u",
             "[submodule \"x\"]\n\turl = -u",
             "[submodule \"x\"]\n\turl = u\n\tpath = --all",
+            "[submodule \"x\"]\n\turl = -u\n\turl = u",
             "[submodule \"x\"]\n\turl = https://h%0ahost=evil/x",
             "[submodule \"x\"]\n\turl = ../../:host/x",
             "[submodule \"x\"]\n\turl = u\n\tupdate = !run",

@@ -22,9 +22,6 @@ pub(super) struct Lineage {
     tip: ObjectId,
     /// All that `tip` contains and `start` does not.
     added: BTreeSet<ObjectId>,
-    /// Some of what `start` contains, and some of what it does not.
-    contained: BTreeSet<ObjectId>,
-    others: BTreeSet<ObjectId>,
     /// A commit that may be merged next.
     next: Option<Next>,
 }
@@ -62,8 +59,17 @@ impl Store {
         };
         let mut chain = Vec::new();
         let mut at = theirs;
+        // Asked once, and only if the branch has not got the commit on the way.
+        let mut base = None;
         let fork = loop {
-            if self.is_in(&mut line, at)? {
+            if line.added.contains(&at) {
+                break if chain.is_empty() { Fork::Contained } else { Fork::At(at) };
+            }
+            let base = match base {
+                Some(known) => known,
+                None => *base.insert(self.merge_base(theirs, line.start)?),
+            };
+            if base == Some(at) {
                 break if chain.is_empty() { Fork::Contained } else { Fork::At(at) };
             }
             let parents = self.parents(at)?;
@@ -104,30 +110,10 @@ impl Store {
         line.tip = tip;
         Ok(line)
     }
-
-    fn is_in(&self, line: &mut Lineage, commit: ObjectId) -> Result<bool, OpError> {
-        if line.added.contains(&commit) || line.contained.contains(&commit) {
-            return Ok(true);
-        }
-        if line.others.contains(&commit) {
-            return Ok(false);
-        }
-        let is_contained = self.is_ancestor(commit, line.start)?;
-        let known = if is_contained { &mut line.contained } else { &mut line.others };
-        known.insert(commit);
-        Ok(is_contained)
-    }
 }
 
 impl Lineage {
     fn at(tip: ObjectId) -> Lineage {
-        Lineage {
-            start: tip,
-            tip,
-            added: BTreeSet::new(),
-            contained: BTreeSet::new(),
-            others: BTreeSet::new(),
-            next: None,
-        }
+        Lineage { start: tip, tip, added: BTreeSet::new(), next: None }
     }
 }

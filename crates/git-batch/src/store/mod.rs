@@ -183,11 +183,16 @@ impl Store {
         if ancestor == commit {
             return Ok(true);
         }
+        Ok(self.merge_base(ancestor, commit)? == Some(ancestor))
+    }
+
+    /// A commit that is in both and behind no other that is.
+    fn merge_base(&self, one: ObjectId, other: ObjectId) -> Result<Option<ObjectId>, OpError> {
         let base = self
             .repo
-            .merge_base(ancestor, commit)
+            .merge_base(one, other)
             .map_err(|error| OpError::repository("cannot walk the history", &error))?;
-        Ok(base.is_some_and(|base| base == ancestor))
+        Ok(base.map(gix::Id::detach))
     }
 
     pub(crate) fn tree_of(&self, commit: ObjectId) -> Result<ObjectId, OpError> {

@@ -103,16 +103,16 @@ impl Signature {
         constants: [Option<&Value>; 2],
     ) -> Result<(), (Option<usize>, String)> {
         let call = |a: &Value, b: &Value| (self.function)(a, b).map(drop);
-        let [first, second] = constants;
-        if let Some(first) = first {
-            call(first, &self.samples[1].beside(first)).map_err(|fault| (Some(0), fault))?;
-        }
-        if let Some(second) = second {
-            call(&self.samples[0].beside(second), second).map_err(|fault| (Some(1), fault))?;
-        }
-        match (first, second) {
-            (Some(first), Some(second)) => call(first, second).map_err(|fault| (None, fault)),
-            _ => Ok(()),
+        let first_alone = |first: &Value| call(first, &self.samples[1].beside(first));
+        let second_alone = |second: &Value| call(&self.samples[0].beside(second), second);
+        match constants {
+            [None, None] => Ok(()),
+            [Some(first), None] => first_alone(first).map_err(|fault| (Some(0), fault)),
+            [None, Some(second)] => second_alone(second).map_err(|fault| (Some(1), fault)),
+            [Some(first), Some(second)] => call(first, second).map_err(|fault| {
+                let alone = [first_alone(first), second_alone(second)];
+                (alone.iter().position(Result::is_err), fault)
+            }),
         }
     }
 }

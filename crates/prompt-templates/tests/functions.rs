@@ -1,7 +1,7 @@
 //! What functions of templates take, and what their values cannot do.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use prompt_templates::{Context, Prompts};
+use prompt_templates::{Context, ErrorKind, Prompts};
 use serde_json::json;
 
 fn store() -> Prompts {
@@ -86,34 +86,69 @@ fn constants_that_no_data_can_make_right_do_not_compile() {
     }
 }
 
+/// What a call of constants comes to is what it comes to with the same values of data, and if that is an
+/// error, it is the same one, before there is data.
+#[test]
+fn a_call_of_constants_compiles_if_it_can_be_rendered() {
+    let values = ["-1", "0", "2.5", "true", "[\"a\", 1]", "{\"s\": 1}", "\"s\"", "\"1 `\""];
+    let data: Vec<serde_json::Value> =
+        values.iter().map(|value| serde_json::from_str(value).unwrap()).collect();
+    let context = Context::from_serialize(&json!({"v": data})).unwrap();
+    let prompts = store();
+    let mut failed = 0;
+    for name in NAMES {
+        for (at, a) in values.iter().enumerate() {
+            for (bt, b) in values.iter().enumerate() {
+                let written = format!("{{{{ {name}({a}, {b}) | json }}}}");
+                let given = format!("{{{{ {name}(v.{at}, v.{bt}) | json }}}}");
+                let compiled = prompts.compile("written", &written);
+                match prompts.compile_and_render("given", &given, &context) {
+                    Ok(text) => {
+                        let found = compiled.unwrap().render(&Context::new()).unwrap();
+                        assert_eq!(found, text, "{written}");
+                    }
+                    Err(error) => {
+                        let found = compiled.unwrap_err();
+                        assert_eq!(found.kind(), ErrorKind::Arguments);
+                        assert_eq!(found.message(), error.message());
+                        failed += 1;
+                    }
+                }
+            }
+        }
+    }
+    assert!(failed > 300, "{failed}");
+}
+
+const NAMES: [&str; 15] = [
+    "and",
+    "contains",
+    "default",
+    "eq",
+    "fence",
+    "ge",
+    "gt",
+    "indent",
+    "join",
+    "le",
+    "lt",
+    "ne",
+    "or",
+    "truncate_tokens",
+    "xml",
+];
+
 /// `upon` says what a function takes by the types of its arguments in Rust: `&str`, `i64`, `usize`.
 #[test]
 fn no_error_of_a_function_names_a_type_of_rust() {
     let values = json!({
         "i": -1, "huge": u64::MAX, "f": 1.5, "b": true, "null": null, "l": [[]], "m": {"a": 1}, "s": "s",
     });
-    let names = [
-        "and",
-        "contains",
-        "default",
-        "eq",
-        "fence",
-        "ge",
-        "gt",
-        "indent",
-        "join",
-        "le",
-        "lt",
-        "ne",
-        "or",
-        "truncate_tokens",
-        "xml",
-    ];
     let keys: Vec<_> = values.as_object().unwrap().keys().cloned().collect();
     let one = ["json", "len", "quote"];
     let mut calls: Vec<_> =
         one.iter().flat_map(|name| keys.iter().map(move |a| format!("{name}({a})"))).collect();
-    for name in names {
+    for name in NAMES {
         calls.extend(
             keys.iter().flat_map(|a| keys.iter().map(move |b| format!("{name}({a}, {b})"))),
         );

@@ -50,6 +50,15 @@ fn go_variables_over_what_blocks_can_nest_are_left_to_hand() {
 }
 
 #[test]
+fn go_numbers_that_are_others_here_are_left_to_hand() {
+    let migration = migrated(
+        "{{eq .A 9223372036854775807}}{{eq .A 0}}{{eq .A -0.5}}\n{{eq .A 9223372036854775808}}\n{{eq .A 010}}",
+    );
+    let lines: Vec<_> = migration.notes.iter().map(|note| note.line).collect();
+    assert_eq!(lines, [2, 3], "{:?}", migration.notes);
+}
+
+#[test]
 fn many_notes_of_one_source_have_their_places_in_one_pass() {
     let migration = migrated(&"\u{4e2d}{{foo}}\n".repeat(20_000));
     let last = migration.notes.last().unwrap();

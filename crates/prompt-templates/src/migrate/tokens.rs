@@ -131,8 +131,8 @@ fn tokens(inside: &str) -> Vec<Token> {
             _ if first.is_ascii_digit() || matches!(first, '-' | '+' | '.') => {
                 let end = run(1, &|c| is_name(c) || matches!(c, '.' | '-' | '+'));
                 let number = &trimmed[..end];
-                let is_plain = number.trim_start_matches(['-', '+']).parse::<f64>().is_ok();
-                let token = if is_plain { Token::Number(number.to_owned()) } else { Token::Other };
+                let token =
+                    if is_number(number) { Token::Number(number.to_owned()) } else { Token::Other };
                 (token, end)
             }
             _ if is_name(first) => {
@@ -149,6 +149,18 @@ fn tokens(inside: &str) -> Vec<Token> {
             tokens.push(Token::Other);
         }
     }
+}
+
+/// Returns whether a number of Go is one here, and the same.
+fn is_number(text: &str) -> bool {
+    let digits = text.trim_start_matches(['-', '+']);
+    if !digits.starts_with(|c: char| c.is_ascii_digit()) {
+        return false;
+    }
+    let is_whole = digits.bytes().all(|byte| byte.is_ascii_digit());
+    // Go reads what begins with a zero by the base of eight.
+    let is_octal = digits.len() > 1 && digits.starts_with('0');
+    if is_whole { !is_octal && text.parse::<i64>().is_ok() } else { text.parse::<f64>().is_ok() }
 }
 
 fn string(text: &str) -> (Token, usize) {

@@ -73,10 +73,10 @@ impl Repository {
             let extent = if is_dry { Extent::Preview } else { Extent::All };
             let session = self.session(earlier, extent)?;
             // Of batches that are only tried, later ones would miss what earlier ones have built.
-            let batches = if is_dry { vec![plan.batches.concat()] } else { plan.batches };
+            let mut batches = if is_dry { vec![plan.batches.concat()] } else { plan.batches };
             if let Run::Once { key, name } = how {
                 // Before anything is done.
-                session.check_records(operations, &batches, *key, *name)?;
+                batches = session.cut_as_before(operations, batches, *key, *name)?;
             }
             let mut session = Some(session);
             for (number, order) in batches.iter().enumerate() {

@@ -132,6 +132,48 @@ fn another_input_of_the_same_name_is_refused_before_any_of_it_is_done() {
     assert!(again.outcomes.iter().all(|(_, outcome)| outcome.is_success()), "{again:?}");
 }
 
+/// However it is cut now: it is known by the batches that it had.
+#[test]
+fn an_input_that_is_cut_in_another_way_is_the_same_input() {
+    let fixture = Fixture::new();
+    let write = |id: &str| Operation::commit(id, Commit::new("x", id).write("f", id));
+    let operations = || {
+        let delete = Commit::new("x", "d").delete("README.md");
+        vec![write("1"), Operation::commit("d", delete), write("2"), Operation::push("p", "x")]
+    };
+    let with = |max| {
+        let settings = Settings::default().with_max_items(max);
+        GitBatch::open(fixture.work(), settings).unwrap()
+    };
+    for (name, first, then) in [(None, 100, 1), (Some("n"), 1, 3)] {
+        let apply = |git: &GitBatch| match name {
+            Some(name) => git.apply_as(name, operations()).unwrap(),
+            None => git.apply(operations()).unwrap(),
+        };
+        let made = apply(&with(first));
+        let before = fixture.git(["for-each-ref"]);
+        let again = apply(&with(then));
+        assert_eq!(again.outcomes, made.outcomes);
+        assert_eq!((again.replayed.len(), again.pushes()), (4, 0));
+        assert_eq!(fixture.git(["for-each-ref"]), before);
+        fixture.git(["update-ref", "-d", "refs/heads/x"]);
+        fixture.at_remote(["update-ref", "-d", "refs/heads/x"]);
+    }
+    // It was cut off after the second batch.
+    assert_eq!(with(1).apply_as("cut", operations()).unwrap().receipts.len(), 4);
+    let done = fixture.work().join(".git/batchyard/done");
+    for entry in fs::read_dir(done).unwrap() {
+        let path = entry.unwrap().path();
+        if path.to_str().unwrap().ends_with(['2', '3']) && path.to_str().unwrap().contains('-') {
+            fs::remove_file(path).unwrap();
+        }
+    }
+    let report = with(100).apply_as("cut", operations()).unwrap();
+    assert_eq!(report.replayed, ["1", "d"].map(str::to_owned).into());
+    assert!(report.outcomes.iter().all(|(_, outcome)| outcome.is_success()), "{report:?}");
+    assert_eq!(report.receipts.len(), 1);
+}
+
 /// The remote has it already, by a process that was killed.
 #[test]
 fn a_local_branch_follows_what_an_earlier_process_has_landed() {

@@ -63,6 +63,18 @@ impl Batch<'_, '_> {
         false
     }
 
+    /// Moves those that are where they were although their group is at the remote already. All others have
+    /// moved before its push, wherever they are now.
+    pub(super) fn move_late(&mut self, moves: &[RefMove]) {
+        let store = &mut self.session.store;
+        let is_behind = |m: &&RefMove| store.branch_tip(&m.name) == Ok(m.old);
+        let behind: Vec<RefMove> = moves.iter().filter(is_behind).cloned().collect();
+        if !behind.is_empty() {
+            // Who moves one of them in this moment goes on from what it was.
+            let _ = store.move_refs(&behind, &self.session.signer);
+        }
+    }
+
     /// What is still waited for has landed with its group; the rest of the branches move back, unless
     /// nobody has said what became of the push.
     pub(super) fn settle_early(

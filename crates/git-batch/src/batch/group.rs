@@ -135,8 +135,9 @@ impl Batch<'_, '_> {
             let mut early = self.early(&is_member, &wanted, pending);
             let results = match self.is_pushed(&self.instead_of(&wanted)) {
                 Ok(is_pushed) => {
-                    // What is at the remote has moved here before, wherever it is now.
-                    if !is_pushed && !self.move_early(&early, pending, outcomes) {
+                    if is_pushed {
+                        self.move_late(&early);
+                    } else if !self.move_early(&early, pending, outcomes) {
                         continue;
                     }
                     let members: Vec<&Pending> = pending.iter().filter(|p| is_member(p)).collect();

@@ -190,27 +190,36 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Checks that what is known of the batches of an input can be read, and is of the same operations
-    /// if the input has a name.
-    pub(crate) fn check_records(
+    /// Cuts an input as it was cut when it was begun: what is known of it is known by its batches. `batches`
+    /// are what it would be now.
+    ///
+    /// # Errors
+    /// What is known cannot be read, or is of other operations with that name.
+    pub(crate) fn cut_as_before(
         &self,
         operations: &[&Operation],
-        batches: &[Vec<usize>],
+        mut batches: Vec<Vec<usize>>,
         key: Key,
         name: Option<&str>,
-    ) -> Result<(), ApplyError> {
-        let nothing = Vec::new();
-        for (number, order) in batches.iter().chain([&nothing]).enumerate() {
-            let Some(record) = self.records.done(&key.part(number))? else { continue };
-            let known = record.built.order.iter().map(|index| &record.built.operations[*index].0);
-            let asked = order.iter().map(|index| &operations[*index].id);
-            if let Some(name) = name
-                && !known.eq(asked)
-            {
-                return Err(ApplyError::OtherInput { id: name.to_owned() });
+    ) -> Result<Vec<Vec<usize>>, ApplyError> {
+        let mut known: Vec<Vec<usize>> = Vec::new();
+        while let Some(record) = self.records.done(&key.part(known.len()))? {
+            let ids = record.built.operations.iter().map(|(id, _)| id);
+            if !ids.eq(operations.iter().map(|operation| &operation.id)) {
+                match name {
+                    Some(name) => return Err(ApplyError::OtherInput { id: name.to_owned() }),
+                    None => break,
+                }
             }
+            let done: BTreeSet<usize> = record.built.order.iter().copied().collect();
+            for batch in &mut batches {
+                batch.retain(|index| !done.contains(index));
+            }
+            known.push(record.built.order);
         }
-        Ok(())
+        batches.retain(|batch| !batch.is_empty());
+        known.append(&mut batches);
+        Ok(known)
     }
 
     fn run_job(

@@ -123,6 +123,31 @@ impl Repository {
         })
     }
 
+    /// Forgets where runs have left branches that are gone, or whose commit is in `base` by now: it would
+    /// be kept from `git gc` for ever.
+    pub(crate) fn forget_left(
+        &self,
+        known: &BTreeMap<String, LocalBranch>,
+        base: ObjectId,
+    ) -> Result<(), String> {
+        let left = self.git.run(["for-each-ref", "--format=%(refname)", LEFT])?;
+        if left.is_empty() {
+            return Ok(());
+        }
+        let merged = format!("--merged={base}");
+        let landed = self.git.run(["for-each-ref", "--format=%(refname)", &merged, LEFT])?;
+        let landed: BTreeSet<&str> = landed.lines().collect();
+        let is_over = |name: &&str| {
+            landed.contains(name)
+                || name.strip_prefix(LEFT).is_some_and(|branch| !known.contains_key(branch))
+        };
+        let delete: String =
+            left.lines().filter(is_over).map(|name| format!("delete {name}\n")).collect();
+        let deleted =
+            self.network.run(["update-ref", "--no-deref", "--stdin"], Some(delete.as_bytes()));
+        deleted.map(drop).map_err(|error| chain(&error))
+    }
+
     /// Tells whether a commit is another one or before it.
     pub(crate) fn is_ancestor(&self, commit: ObjectId, of: ObjectId) -> bool {
         let ids = [commit, of].map(|id| id.to_string());

@@ -331,8 +331,18 @@ fn a_new_run_is_another_landing() {
     yard.git("repo", &["revert", "--no-edit", "-m", "1", "HEAD"]);
     yard.git("repo", &["push", "--quiet", "origin", "main"]);
     assert_eq!(yard.git("remote.git", &["ls-tree", "--name-only", "main"]), "README.md");
+    // Of two more tasks one landed, and the branch of the other is gone.
+    yard.git("repo", &["branch", "--quiet", "batchyard/landed", "main~1"]);
+    for task in ["landed", "gone"] {
+        yard.git(
+            "repo",
+            &["update-ref", &format!("refs/batchyard/run/batchyard/{task}"), "main~1"],
+        );
+    }
     run(&yard, &server).code(0);
     assert_eq!(yard.git("remote.git", &["ls-tree", "--name-only", "main"]), "");
+    let left = yard.git("repo", &["for-each-ref", "--format=%(refname)", "refs/batchyard/run"]);
+    assert_eq!(left, "refs/batchyard/run/batchyard/one");
 }
 
 /// An answer that changes nothing is no fault.

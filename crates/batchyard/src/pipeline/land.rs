@@ -129,6 +129,10 @@ fn begin(
 ) -> Result<BTreeMap<String, Option<ObjectId>>, Stop> {
     let repository = place.repository;
     let known = repository.branches("batchyard").map_err(unreachable)?;
+    if !has_begun {
+        // What stays for now is forgotten by a later run.
+        let _ = repository.forget_left(&known, start);
+    }
     let mut bases = BTreeMap::new();
     for (_, task, standing) in board.iter() {
         if !matches!(standing, Standing::Answered { .. }) {
@@ -146,8 +150,9 @@ fn begin(
         let base = match known.get(&branch) {
             None => Some(from),
             Some(local) if has_begun || local.tip == from => None,
-            // Somebody is at work there.
-            Some(local) if local.is_checked_out || !local.is_of_a_run => None,
+            Some(local) if local.is_checked_out => None,
+            // Somebody is at work there, unless all of it is in what it begins at.
+            Some(local) if !local.is_of_a_run && !repository.is_ancestor(local.tip, from) => None,
             Some(local) => {
                 repository.set_branch(&branch, local.tip, from).map_err(unreachable)?;
                 None

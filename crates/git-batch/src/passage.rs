@@ -9,6 +9,7 @@ use crate::gate::{self, Ran, Scratch, Verdicts};
 use crate::lock;
 use crate::publish::scrub;
 use crate::repository::Repository;
+use crate::store::{Signed, Signer};
 use crate::{Class, OpError, OpErrorKind, Operation, OperationKind, Outcome, Receipt, guard};
 
 /// How often a branch may change while the gate runs.
@@ -27,6 +28,10 @@ pub(crate) struct Passage {
     /// The local branches as they were when they were first looked at: what others do to them while
     /// the gate runs is not built on, so that there is an end.
     pub(crate) tips: BTreeMap<FullName, Option<ObjectId>>,
+    /// Who makes its commits, and when: the same each time it is built.
+    pub(crate) signer: Option<Signer>,
+    /// The signatures of its commits.
+    pub(crate) signed: Signed,
     /// How often the gate was asked for all of a branch.
     asked: BTreeMap<FullName, usize>,
     /// The last tree of each branch that the remote has moved, and how many there were.

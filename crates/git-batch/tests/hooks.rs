@@ -9,7 +9,8 @@ use std::path::Path;
 use std::process::Command;
 
 use git_batch::{
-    Action, Change, Commit, GitBatch, Guard, Hook, Mode, ObjectId, OpErrorKind, Operation, Settings,
+    Action, Change, Commit, Gate, GitBatch, Guard, Hook, Mode, ObjectId, OpErrorKind, Operation,
+    Settings, Strategy,
 };
 use support::worktree::{capture, linked, put, status};
 use support::{Fixture, kind, landed, make_executable, run};
@@ -105,9 +106,8 @@ fn assert_signed(fixture: &Fixture) {
     assert_eq!(again.replayed.len(), 4);
 }
 
-#[test]
-fn commits_are_signed_with_ssh() {
-    let fixture = Fixture::new();
+/// Lets commits be signed with a new key, by a program that counts how often; both are beside.
+fn sign_with_ssh(fixture: &Fixture) {
     let key = fixture.beside("key");
     let made = Command::new("ssh-keygen")
         .args(["-q", "-t", "ed25519", "-N", "", "-C", "a", "-f"])
@@ -116,19 +116,61 @@ fn commits_are_signed_with_ssh() {
         .unwrap();
     assert!(made.success());
     let public = fs::read_to_string(key.with_extension("pub")).unwrap();
-    let allowed = fixture.beside("allowed");
+    let (allowed, program) = (fixture.beside("allowed"), fixture.beside("signer"));
     fs::write(&allowed, format!("author@example.com {public}")).unwrap();
+    let count = fixture.beside("signed");
+    let script = format!("#!/bin/sh\necho x >> '{}'\nexec ssh-keygen \"$@\"\n", count.display());
+    fs::write(&program, script).unwrap();
+    make_executable(&program);
     for (name, value) in [
         ("gpg.format", "ssh"),
         ("commit.gpgSign", "true"),
         ("user.signingKey", key.to_str().unwrap()),
+        ("gpg.ssh.program", program.to_str().unwrap()),
         ("gpg.ssh.allowedSignersFile", allowed.to_str().unwrap()),
     ] {
         fixture.git(["config", name, value]);
     }
+}
+
+/// How often something was signed since this was asked last.
+fn signed(fixture: &Fixture) -> usize {
+    let count = fixture.beside("signed");
+    let text = fs::read_to_string(&count).unwrap_or_default();
+    fs::write(count, "").unwrap();
+    text.lines().count()
+}
+
+/// The gate asks seven times, and what comes before the culprit is what it was.
+#[test]
+fn a_batch_that_is_built_again_is_not_signed_again() {
+    let fixture = Fixture::new();
+    let branches: Vec<String> = (0..8).map(|n| format!("b{n}")).collect();
+    let commits = branches.iter().map(|name| {
+        let content = if name == "b4" { "bad" } else { "good" };
+        Operation::commit(name, Commit::new(name, "m").write(name.as_str(), content))
+    });
+    fixture.open().apply(commits.collect()).unwrap();
+    sign_with_ssh(&fixture);
+    let gate = Gate::new("sh").with_args(["-c", "! grep -q bad b*"]);
+    let gate = gate.in_folder(fixture.beside(""));
+    let git = GitBatch::open(fixture.work(), Settings::default().with_gate(gate)).unwrap();
+    let report = git.land("main", &branches, Strategy::Merge).unwrap();
+    assert_eq!(kind(report.get("b4")), Some(OpErrorKind::Gate));
+    landed(&report, "b7");
+    assert!(report.receipt().gate_runs >= 4);
+    // Eight merges, and three again without the culprit.
+    assert_eq!(signed(&fixture), 11);
+    fixture.git(["verify-commit", &landed(&report, "b7").to_string()]);
+}
+
+#[test]
+fn commits_are_signed_with_ssh() {
+    let fixture = Fixture::new();
+    sign_with_ssh(&fixture);
     assert_signed(&fixture);
 
-    fs::remove_file(&key).unwrap();
+    fs::remove_file(fixture.beside("key")).unwrap();
     let commit = Commit::new("z", "m").write("a", "1");
     let report = fixture.open().apply(vec![Operation::commit("z", commit)]).unwrap();
     assert_eq!(kind(report.get("z")), Some(OpErrorKind::Repository));

@@ -238,6 +238,8 @@ impl<'a> Session<'a> {
             order.iter().copied().filter(|index| outcomes[*index].is_none()).collect();
         let order = order.as_slice();
         let mut judged = Judged::Passes;
+        self.signer = passage.signer.get_or_insert_with(|| self.signer.clone()).clone();
+        self.store.swap_signed(&mut passage.signed);
         let receipt = self.measured(operations, order, |batch| {
             batch.is_landing = onto.is_some();
             batch.hold_tips(passage);
@@ -265,6 +267,7 @@ impl<'a> Session<'a> {
                 }
             }
         });
+        self.store.swap_signed(&mut passage.signed);
         passage.spent = std::mem::take(&mut passage.spent).and(receipt);
         judged
     }

@@ -1,12 +1,20 @@
 //! Blobs and commits.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
 use bstr::{BStr, BString, ByteSlice, ByteVec};
 use gix::ObjectId;
 use gix::actor::Signature;
-use gix::objs::Write;
+use gix::objs::{Write, WriteTo};
 
 use super::Store;
 use crate::{OpError, OpErrorKind};
+
+/// Commits that were signed, by what they are without: a batch that is built again because the gate left
+/// something out asks for no signature twice.
+#[derive(Debug, Default)]
+pub(crate) struct Signed(BTreeMap<Vec<u8>, gix::objs::Commit>);
 
 /// A commit that is to be made.
 #[derive(Debug)]
@@ -93,13 +101,28 @@ impl Store {
     fn sign_and_write(&self, commit: gix::objs::Commit) -> Result<ObjectId, OpError> {
         let fault = |error: gix::Error| OpError::repository("cannot build a commit", &error);
         let signing = self.repo.commit_signing_options_if_enabled().map_err(fault)?;
-        let commit = match signing.filter(|_| !self.is_unsigned) {
-            None => commit,
-            Some(options) => commit
-                .sign(options)
-                .map_err(|error| OpError::repository("cannot sign a commit", &error))?,
+        let Some(options) = signing.filter(|_| !self.is_unsigned) else {
+            return self.repo.objects.write(&commit).map_err(fault);
         };
-        self.repo.objects.write(&commit).map_err(fault)
+        let mut bytes = Vec::new();
+        commit
+            .write_to(&mut bytes)
+            .map_err(|error| OpError::repository("cannot build a commit", &error))?;
+        let signed = match self.signed.borrow_mut().0.entry(bytes) {
+            Entry::Occupied(known) => known.get().clone(),
+            Entry::Vacant(new) => {
+                let signed = commit.sign(options);
+                let signed =
+                    signed.map_err(|error| OpError::repository("cannot sign a commit", &error))?;
+                new.insert(signed).clone()
+            }
+        };
+        self.repo.objects.write(&signed).map_err(fault)
+    }
+
+    /// Exchanges the signatures made so far for those of an earlier build.
+    pub(crate) fn swap_signed(&self, others: &mut Signed) {
+        std::mem::swap(&mut *self.signed.borrow_mut(), others);
     }
 }
 

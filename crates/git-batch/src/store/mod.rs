@@ -25,7 +25,7 @@ mod submodule;
 mod tree;
 mod worktrees;
 
-use std::cell::{Cell, OnceCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::path::{Path, PathBuf};
 
 use gix::ObjectId;
@@ -33,7 +33,7 @@ use gix::refs::FullName;
 
 pub(crate) use capture::{Captured, Checkout, Request, sweep_indexes};
 pub(crate) use clash::clashes;
-pub(crate) use commit::{NewCommit, check_message};
+pub(crate) use commit::{NewCommit, Signed, check_message};
 pub(crate) use identity::Signer;
 pub(crate) use lineage::Fork;
 pub(crate) use merge::{Merged, unrelated};
@@ -76,6 +76,8 @@ pub(crate) struct Store {
     has_scratch: bool,
     /// Whether commits are not signed, because nothing comes of them.
     is_unsigned: bool,
+    /// The signatures that were made.
+    signed: RefCell<Signed>,
 }
 
 impl Store {

@@ -1,7 +1,7 @@
 //! Opening a repository, deaf to the environment, and refusing what cannot be handled.
 
 use std::borrow::Cow;
-use std::cell::{Cell, OnceCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::path::{Path, PathBuf};
 
 use gix::bstr::{BString, ByteSlice};
@@ -48,6 +48,7 @@ impl Store {
             scratch: None,
             has_scratch: false,
             is_unsigned: false,
+            signed: RefCell::default(),
         };
         let needs_git = store.look_for_oddities(dir)?;
         if let Some(what) = needs_git {

@@ -180,7 +180,8 @@ pub enum RequestError {
         budget: f64,
     },
     /// The request went out in a create whose fate is unknown, and the settings say to end it then
-    /// ([`OnAmbiguous::Fail`](crate::OnAmbiguous::Fail)). It may have been paid for.
+    /// ([`OnAmbiguous::Fail`](crate::OnAmbiguous::Fail)), or the code of a provider panicked. It may
+    /// have been paid for.
     #[error("it is unknown whether the request was taken: {reason}")]
     Unknown {
         /// What happened, and what was found.

@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use crate::durable::{self, private};
 use crate::error::Error;
@@ -75,6 +76,9 @@ impl Bodies {
 
 /// Makes a file for the owner alone that no crash leaves behind.
 fn nameless(path: &Path) -> io::Result<File> {
+    // Passes of one batcher may want one at the same time, under the same name.
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -103,5 +107,24 @@ mod tests {
         }
         assert!(bodies.read(bodies.flushed, &mut vec![0; bodies.tail.len() + 1]).is_err());
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "it has no name");
+    }
+
+    /// Two passes of tickets took each other's file away before it was open.
+    #[test]
+    fn many_at_a_time_have_a_file_each() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(FILE);
+        std::thread::scope(|scope| {
+            for n in 0..8_u8 {
+                let path = &path;
+                scope.spawn(move || {
+                    for _ in 0..200 {
+                        let mut file = nameless(path).unwrap();
+                        file.write_all(&[n; 9]).unwrap();
+                        assert_eq!(file.metadata().unwrap().len(), 9);
+                    }
+                });
+            }
+        });
     }
 }

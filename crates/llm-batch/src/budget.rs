@@ -5,7 +5,7 @@ use crate::answer::{RequestError, Status};
 use crate::engine::{Engine, Mode};
 use crate::error::{Error, PendingReason};
 use crate::lane::Lane;
-use crate::session::Session;
+use crate::session::{Session, Tell};
 use crate::table::Table;
 
 /// What may still be spent on sending once more what may have been paid for already. What was not
@@ -33,7 +33,7 @@ impl Budget {
     }
 }
 
-impl Session<'_> {
+impl<T: Tell> Session<'_, T> {
     /// Tells whether a request may be sent by its own budget, with what it may have cost in so many
     /// creates before; ends it where not. This is asked before every record that is begun: a budget
     /// may have been lowered since the last one.
@@ -52,7 +52,7 @@ impl Session<'_> {
     /// have cost in so many creates before.
     fn over_budget(&self, index: usize, doubts: u32) -> Result<Option<RequestError>, Error> {
         let Some(budget) = self.table.budget(index) else { return Ok(None) };
-        match self.engine.estimate(self.table, index, None) {
+        match self.engine.estimate(&self.table, index, None) {
             Ok(estimate) => {
                 let estimate = estimate * f64::from(doubts.saturating_add(1));
                 // No number at all is no permission.
@@ -83,7 +83,7 @@ impl Session<'_> {
                 return Ok(false);
             }
             if self.engine.settings.max_cost.is_some() {
-                dollars += self.engine.estimate(self.table, member as usize, None)?;
+                dollars += self.engine.estimate(&self.table, member as usize, None)?;
             }
         }
         Ok(self.budget.take(dollars))

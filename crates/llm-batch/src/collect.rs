@@ -2,6 +2,7 @@
 
 use std::mem;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::answer::{Answer, RequestError};
@@ -12,7 +13,7 @@ use crate::lane::OnAmbiguous;
 use crate::provider::{CallError, Collected, Progress, Rejection};
 use crate::record::Fate;
 use crate::send::Send;
-use crate::session::{Job, Session};
+use crate::session::{Job, Session, Tell};
 use crate::wire_id::seq_of;
 
 /// How often the results of an ended batch are read before a request without a line is given up,
@@ -66,12 +67,12 @@ impl Watch {
     }
 }
 
-impl Session<'_> {
+impl<T: Tell> Session<'_, T> {
     /// Asks once how far a batch is, and collects it when it has ended.
     pub(crate) fn watch(&mut self, mut watch: Watch) -> Result<(), Error> {
         self.cancel_in_time(&mut watch);
         let polled = match mem::replace(&mut watch.progress, Progress::Running) {
-            Progress::Running => self.engine.provider.poll(&watch.batch_id, self.call),
+            Progress::Running => self.engine.provider.poll(&watch.batch_id, &self.call),
             known => Ok(known),
         };
         let failed = match polled {
@@ -115,10 +116,10 @@ impl Session<'_> {
 
     /// Reads the results of an ended batch. `None`: nothing is left to wait for.
     fn collect(&mut self, watch: &mut Watch) -> Result<Option<CallError>, Error> {
-        let (engine, call, table) = (self.engine, self.call, self.table);
+        let (engine, call, table) = (self.engine, Arc::clone(&self.call), Arc::clone(&self.table));
         let before = watch.members.clone();
         let (nonce, batch_id) = (watch.nonce.clone(), watch.batch_id.clone());
-        let wanted = Draft::new(&nonce, &before, table);
+        let wanted = Draft::new(&nonce, &before, &table);
         let resent = engine.state().record(watch.at).intent.resent;
         let mut fault = None;
         let mut seen = vec![false; watch.members.len()];
@@ -170,7 +171,7 @@ impl Session<'_> {
                 }
             }
         };
-        let read = engine.provider.results(&batch_id, &wanted, call, &mut sink);
+        let read = engine.provider.results(&batch_id, &wanted, &call, &mut sink);
         if let Some(fault) = fault {
             return Err(fault);
         }
@@ -216,7 +217,7 @@ impl Session<'_> {
     ) -> Result<Option<CallError>, Error> {
         let batch_id = watch.batch_id.clone();
         let seen = watch.answered.iter().filter(|answered| **answered).count() as u64;
-        let counted = match self.engine.provider.answered(&batch_id, self.call) {
+        let counted = match self.engine.provider.answered(&batch_id, &self.call) {
             // A count below what was seen is wrong, and says nothing of the rest.
             Ok(counted) => counted.filter(|counted| *counted >= seen),
             Err(CallError::Refused { .. }) => None,

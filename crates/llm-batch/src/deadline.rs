@@ -11,9 +11,9 @@ use crate::draft::NOBODY;
 use crate::error::Error;
 use crate::lane::LaneChoice;
 use crate::provider::{CallError, Progress};
-use crate::session::{Job, Session};
+use crate::session::{Job, Session, Tell};
 
-impl Session<'_> {
+impl<T: Tell> Session<'_, T> {
     pub(crate) fn is_auto(&self) -> bool {
         self.engine.settings.lane == LaneChoice::Auto
     }
@@ -87,7 +87,7 @@ impl Session<'_> {
         if !is_near || watch.is_cancelled {
             return;
         }
-        let cancelled = self.engine.provider.cancel(&watch.batch_id, self.call);
+        let cancelled = self.engine.provider.cancel(&watch.batch_id, &self.call);
         // One that cannot be cancelled has ended, or its poll says what else there is.
         watch.is_cancelled = !matches!(cancelled, Err(CallError::Passing { .. }));
         watch.backoff = Backoff::new(self.engine.settings.poll_interval);
@@ -110,7 +110,7 @@ impl Session<'_> {
                     watch.members[at] = NOBODY;
                     let mut ask = Ask::new(member, Some(number));
                     ask.may_be_paid = true;
-                    self.direct.extend([ask], self.table);
+                    self.direct.extend([ask], &self.table);
                 }
             }
         }
@@ -141,7 +141,7 @@ impl Session<'_> {
     pub(crate) fn ask_or_miss(&mut self, ask: Ask) -> Result<(), Error> {
         let is_over = self.table.due(ask.member as usize).is_some_and(|due| due <= Instant::now());
         if self.is_auto() && !is_over {
-            self.direct.extend([ask], self.table);
+            self.direct.extend([ask], &self.table);
             return Ok(());
         }
         self.miss(ask.member as usize, ask.may_be_paid)
@@ -149,7 +149,7 @@ impl Session<'_> {
 
     /// Ends what waits to be asked alone and is overdue.
     pub(crate) fn miss_asks(&mut self) -> Result<(), Error> {
-        let overdue = self.direct.take_overdue(self.table);
+        let overdue = self.direct.take_overdue(&self.table);
         overdue.iter().try_for_each(|ask| self.miss(ask.member as usize, ask.may_be_paid))
     }
 

@@ -3,20 +3,21 @@
 use std::collections::VecDeque;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::thread::Scope;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::value::RawValue;
 
 use crate::answer::RequestError;
-use crate::backoff::Backoff;
 use crate::draft::Draft;
 use crate::error::{Error, PendingReason};
 use crate::lane::{Lane, OnAmbiguous};
 use crate::provider::CreateError;
 use crate::record::{Fate, Intent};
-use crate::session::{Event, Session};
+use crate::session::{Event, Session, Tell};
 use crate::table::Table;
+use crate::throttle::Room;
 use crate::wire_id::nonce;
 
 /// How often in a row requests do not get through before the pass gives up, and how often one is
@@ -24,27 +25,27 @@ use crate::wire_id::nonce;
 const TRIES: u32 = 10;
 const LOST: u32 = 3;
 
-/// What is asked one by one.
-#[derive(Debug)]
+/// What a pass asks one by one.
+#[derive(Debug, Default)]
 pub(crate) struct Direct {
     queue: VecDeque<Ask>,
     running: usize,
-    /// How many may be on their way: grows by one a round of answers, and halves when the provider
-    /// is busy.
-    limit: f64,
-    max: usize,
-    /// Nothing goes out before.
-    cooldown: Option<Instant>,
-    /// Set while the provider does not take anything.
-    trouble: Option<Trouble>,
+    /// Why the next one does not go out yet.
+    wait: Wait,
+    /// In how many rounds in a row none got through, and the latest of them.
+    failures: u32,
+    round: u64,
     /// The first deadline of what waits, or one that has gone.
     due: Option<Instant>,
 }
 
-#[derive(Debug)]
-struct Trouble {
-    backoff: Backoff,
-    failures: u32,
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    #[default]
+    None,
+    Until(Instant),
+    /// Mail comes when there is room.
+    ForRoom,
 }
 
 /// A request that is to be asked, perhaps once more.
@@ -66,6 +67,8 @@ pub(crate) struct Reply {
     ask: Ask,
     at: usize,
     answer: Result<Box<RawValue>, CreateError>,
+    /// The round of the throttle that it went badly in.
+    round: u64,
 }
 
 impl Ask {
@@ -75,12 +78,6 @@ impl Ask {
 }
 
 impl Direct {
-    pub(crate) fn new(max: usize) -> Direct {
-        let limit = f64::from(u32::try_from(max.min(4)).unwrap_or(4));
-        let queue = VecDeque::new();
-        Direct { queue, running: 0, limit, max, cooldown: None, trouble: None, due: None }
-    }
-
     pub(crate) fn extend(&mut self, asks: impl IntoIterator<Item = Ask>, table: &Table) {
         for ask in asks {
             self.notice(&ask, table);
@@ -122,85 +119,115 @@ impl Direct {
         self.running > 0
     }
 
-    /// Returns when there is something to do: something may go out, or is overdue.
-    pub(crate) fn next(&self) -> Option<Instant> {
-        let due = self.due.filter(|_| !self.queue.is_empty());
-        [self.next_to_go(), due].into_iter().flatten().min()
+    /// Tells whether something waits, or is on its way.
+    pub(crate) fn has_work(&self) -> bool {
+        self.is_running() || !self.queue.is_empty()
     }
 
-    /// Returns when something may go out, if something waits and there is room.
-    fn next_to_go(&self) -> Option<Instant> {
-        let has_room = self.running == 0 || self.running < self.room();
-        (has_room && !self.queue.is_empty()).then(|| self.cooldown.unwrap_or_else(Instant::now))
+    fn may_try(&self) -> bool {
+        let is_time = match self.wait {
+            Wait::None => true,
+            Wait::Until(moment) => moment <= Instant::now(),
+            Wait::ForRoom => false,
+        };
+        is_time && !self.queue.is_empty()
     }
 
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "the limit is between one and the maximum"
-    )]
-    fn room(&self) -> usize {
-        self.limit as usize
-    }
-
-    fn went_well(&mut self) {
-        self.trouble = None;
-        let max = f64::from(u32::try_from(self.max).unwrap_or(u32::MAX));
-        self.limit = (self.limit + 1.0 / self.limit).min(max);
-    }
-
-    /// Slows down; returns how often in a row this was needed.
-    fn went_badly(&mut self, interval: Option<Duration>, retry_after: Option<Duration>) -> u32 {
-        let now = Instant::now();
-        let trouble = self
-            .trouble
-            .get_or_insert_with(|| Trouble { backoff: Backoff::new(interval), failures: 0 });
-        // Those that were on their way together fail together: one halving a round.
-        if self.cooldown.is_none_or(|until| until <= now) {
-            trouble.failures += 1;
-            self.limit = (self.limit / 2.0).max(1.0);
-            let until = now.checked_add(trouble.backoff.after_failure(retry_after));
-            self.cooldown = until.or(self.cooldown);
-        } else if let Some(until) = retry_after.and_then(|wait| now.checked_add(wait)) {
-            self.cooldown = self.cooldown.max(Some(until));
+    /// Takes note of mail that there is room.
+    pub(crate) fn has_room(&mut self) {
+        if self.wait == Wait::ForRoom {
+            self.wait = Wait::None;
         }
-        trouble.failures
+    }
+
+    /// Counts that one did not get through; returns in how many rounds in a row that was so.
+    fn failed(&mut self, round: u64) -> u32 {
+        if mem::replace(&mut self.round, round) != round {
+            self.failures += 1;
+        }
+        self.failures
     }
 }
 
-impl<'s> Session<'s> {
+impl<'s, T: Tell> Session<'s, T> {
+    /// Returns when there is something to do about what is asked alone: something may go out, or is
+    /// overdue.
+    pub(crate) fn next_ask(&self) -> Option<Instant> {
+        if self.direct.queue.is_empty() {
+            return None;
+        }
+        let next = match self.direct.wait {
+            Wait::None => Some(Instant::now()),
+            Wait::Until(moment) => Some(moment),
+            Wait::ForRoom => None,
+        };
+        [next, self.direct.due].into_iter().flatten().min()
+    }
+
     /// Sends off as many requests as may be on their way.
     pub(crate) fn ask_more<'scope>(&mut self, scope: &'scope Scope<'scope, '_>) -> Result<(), Error>
     where
         's: 'scope,
     {
         self.miss_asks()?;
-        while self.direct.next_to_go().is_some_and(|next| next <= Instant::now()) {
+        while self.direct.may_try() {
+            let engine = self.engine;
             let Some(mut ask) = self.direct.queue.pop_front() else { break };
             let replaces = ask.replaces.as_slice();
-            let doubts = self.engine.state().doubts_behind(replaces, ask.may_be_paid);
+            let doubts = engine.state().doubts_behind(replaces, ask.may_be_paid);
             if !self.is_within_budget(ask.member as usize, doubts)? || self.is_over_budget() {
                 continue;
             }
+            let place = match engine.throttle.enter(&self.mail) {
+                Room::Now(place) => place,
+                Room::At(moment) => {
+                    self.direct.wait = Wait::Until(moment);
+                    self.direct.put_back(ask, &self.table);
+                    break;
+                }
+                Room::Full => {
+                    self.direct.wait = Wait::ForRoom;
+                    self.direct.put_back(ask, &self.table);
+                    break;
+                }
+            };
+            self.direct.wait = Wait::None;
             let (at, nonce) = self.begin_ask(&mut ask)?;
             self.touched.insert(at);
             self.count_submission(at, &[ask.member], Lane::Sync);
             self.direct.running += 1;
-            let (engine, table, call) = (self.engine, self.table, self.call);
-            let sender = self.sender.clone();
+            let (table, call) = (Arc::clone(&self.table), Arc::clone(&self.call));
+            let mail = self.mail.clone();
             scope.spawn(move || {
                 let members = [ask.member];
-                let draft = Draft::new(&nonce, &members, table);
+                let draft = Draft::new(&nonce, &members, &table);
                 let asked = catch_unwind(AssertUnwindSafe(|| {
                     let entry = draft.entries().next().expect("a draft of one request has one");
-                    engine.provider.ask(&entry, call)
+                    engine.provider.ask(&entry, &call)
                 }));
                 let panicked = || "the provider's code panicked".to_owned();
                 let answer =
                     asked.unwrap_or_else(|_| Err(CreateError::Ambiguous { reason: panicked() }));
+                let round = match &answer {
+                    Ok(_) => {
+                        engine.throttle.went_well();
+                        0
+                    }
+                    Err(CreateError::Busy { retry_after, .. }) => {
+                        engine.throttle.went_badly(*retry_after)
+                    }
+                    Err(CreateError::NotSent { .. }) => engine.throttle.went_badly(None),
+                    Err(_) => 0,
+                };
+                // Not before the pace is changed, so that nobody goes out at the old one.
+                drop(place);
                 // The session listens until everything that was sent off has come back.
-                let _ = sender.send(Event::Answered(Box::new(Reply { ask, at, answer })));
+                mail.post(Event::Answered(Box::new(Reply { ask, at, answer, round })));
             });
+        }
+        if self.direct.queue.is_empty() {
+            // Room that was told of is for somebody else.
+            self.engine.throttle.pass_on();
         }
         Ok(())
     }
@@ -220,20 +247,19 @@ impl<'s> Session<'s> {
             may_be_paid: ask.may_be_paid,
             ..Intent::new(provider, group, nonce.clone(), Lane::Sync)
         };
-        let at = self.engine.state().begin(intent, &[ask.member], self.table)?;
+        let at = self.engine.state().begin(intent, &[ask.member], &self.table)?;
         ask.at = Some(at);
         Ok((at, nonce))
     }
 
     /// Decides about what came of a request.
     pub(crate) fn answered(&mut self, reply: Reply) -> Result<(), Error> {
-        let Reply { mut ask, at, answer } = reply;
+        let Reply { mut ask, at, answer, round } = reply;
         self.direct.running -= 1;
         let index = ask.member as usize;
-        let interval = self.engine.settings.poll_interval;
         let error = match answer {
             Ok(response) => {
-                self.direct.went_well();
+                self.direct.failures = 0;
                 let kept = self.engine.state().keep_answer(at, &response);
                 // It is paid for: its requester gets it whatever becomes of the record.
                 let answer = self.engine.provider.answer(response);
@@ -242,18 +268,17 @@ impl<'s> Session<'s> {
             Err(error) => error,
         };
         match error {
-            CreateError::Busy { message, retry_after } => {
+            CreateError::Busy { message, .. } => {
                 self.engine.state().settle(at, Fate::Unsent { reason: message })?;
-                self.direct.went_badly(interval, retry_after);
-                self.direct.put_back(ask, self.table);
+                self.direct.put_back(ask, &self.table);
                 Ok(())
             }
             CreateError::NotSent { reason } => {
                 self.engine.state().settle(at, Fate::Unsent { reason: reason.clone() })?;
-                if self.direct.went_badly(interval, None) >= TRIES {
+                if self.direct.failed(round) >= TRIES {
                     self.pending.get_or_insert(PendingReason::Unreachable { reason });
                 }
-                self.direct.put_back(ask, self.table);
+                self.direct.put_back(ask, &self.table);
                 Ok(())
             }
             CreateError::TooLarge { message } => {
@@ -268,10 +293,10 @@ impl<'s> Session<'s> {
                     && ask.lost <= LOST
                     && self.afford(at, [ask.member])?
                 {
-                    self.direct.went_badly(interval, None);
+                    self.engine.throttle.went_badly(None);
                     let replaces = Some(self.doubt(at, reason)?);
                     ask = Ask { replaces, at: None, ..ask };
-                    self.direct.put_back(ask, self.table);
+                    self.direct.put_back(ask, &self.table);
                     return Ok(());
                 }
                 self.engine.state().settle(at, Fate::Ambiguous { reason: reason.clone() })?;
@@ -294,7 +319,7 @@ impl<'s> Session<'s> {
         }
         if self.engine.settings.sync_retry && self.afford(at, [member])? {
             let replaces = Some(self.doubt(at, reason.to_owned())?);
-            self.direct.extend([Ask::new(member, replaces)], self.table);
+            self.direct.extend([Ask::new(member, replaces)], &self.table);
             return Ok(());
         }
         self.lost_for_good(member as usize, reason.to_owned())

@@ -1,11 +1,12 @@
 //! What tickets and runs share: the state, the settings, and who works on which request.
 
-use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::accounting::{Accounting, Delivered, Run};
 use crate::answer::{Answer, RequestError};
@@ -13,10 +14,11 @@ use crate::error::Error;
 use crate::lane::{LaneChoice, OnAmbiguous};
 use crate::prices::Prices;
 use crate::provider::{Call, Provider};
-use crate::session::Session;
+use crate::session::{Event, Mail, Session, Tell};
 use crate::state::State;
 use crate::stop::Stop;
 use crate::table::{Item, Table};
+use crate::throttle::Throttle;
 
 /// How a batcher works; each is set by the method of its name at [`Builder`](crate::Builder).
 #[derive(Debug)]
@@ -77,6 +79,10 @@ pub(crate) struct Engine {
     idle: Condvar,
     totals: Mutex<Accounting>,
     http_calls: AtomicU64,
+    /// How many requests may be asked alone at a time, by all passes together.
+    pub(crate) throttle: Throttle,
+    /// No create goes out before: what the provider limits is the account.
+    cooldown: Mutex<Option<Instant>>,
 }
 
 /// What is being worked on.
@@ -99,6 +105,8 @@ impl Engine {
     pub(crate) fn new(provider: Arc<dyn Provider>, settings: Settings, state: State) -> Engine {
         Engine {
             provider,
+            throttle: Throttle::new(settings.max_concurrent, settings.poll_interval),
+            cooldown: Mutex::default(),
             settings,
             state_dir: state.dir().to_owned(),
             state: Mutex::new(state),
@@ -131,30 +139,54 @@ impl Engine {
         Table::new(&self.state_dir).marking_prefixes(self.settings.cache_prefixes)
     }
 
-    /// Brings every request to its outcome, as far as that is possible now. `on_outcome` gets
-    /// each outcome with the request's index, in order of arrival, and no lock is held meanwhile.
+    /// Returns until when no create goes out, while that is ahead.
+    pub(crate) fn cooldown(&self) -> Option<Instant> {
+        let cooldown = *self.cooldown.lock().unwrap_or_else(PoisonError::into_inner);
+        cooldown.filter(|until| *until > Instant::now())
+    }
+
+    /// Lets no create out before that moment.
+    pub(crate) fn cool_down(&self, until: Instant) {
+        let mut cooldown = self.cooldown.lock().unwrap_or_else(PoisonError::into_inner);
+        *cooldown = (*cooldown).max(Some(until));
+    }
+
+    /// Brings every request of a run to its outcome, as far as that is possible now. `on_outcome`
+    /// gets each outcome with the request's index, in order of arrival, and no lock is held
+    /// meanwhile.
     pub(crate) fn drive(
         &self,
-        table: &Table,
-        mode: Mode,
+        table: &Arc<Table>,
         on_outcome: &mut dyn FnMut(usize, Result<Answer, RequestError>),
     ) -> Result<Run, Error> {
+        let mut session = self.open(table, Mode::Run, Mail::open(), |active| {
+            move |index, outcome| {
+                // It lives as long as the pass.
+                let _ = &active;
+                on_outcome(index, outcome);
+            }
+        })?;
+        thread::scope(|scope| session.work(scope));
+        session.finish()
+    }
+
+    /// Begins a pass; `tell` makes what its outcomes are handed to.
+    pub(crate) fn open<'e, T: Tell>(
+        &'e self,
+        table: &Arc<Table>,
+        mode: Mode,
+        mail: (Mail, Receiver<Event>),
+        tell: impl FnOnce(Active<'e>) -> T,
+    ) -> Result<Session<'e, T>, Error> {
         let active = self.activate(table)?;
         if !self.settings.fresh {
             self.refuse_conflicts(table)?;
         }
         let budget = self.budget(table, mode)?;
         let call = Call::within(self.settings.timeout, &self.settings.stop, &self.http_calls);
-        let mut tell = |index: usize, outcome| {
-            if mode == Mode::Tickets {
-                // Who has the answer may ask again at once, whatever the others still wait for.
-                active.release(index);
-            }
-            on_outcome(index, outcome);
-        };
-        let mut session = Session::new(self, &call, table, budget, &mut tell);
-        let worked = session.work(mode);
-        session.finish(worked)
+        let mut session = Session::new(self, call, Arc::clone(table), budget, mail, tell(active));
+        session.begin(mode);
+        Ok(session)
     }
 
     /// Returns the outcome of a request that whoever asks has already.
@@ -191,7 +223,7 @@ impl Engine {
     }
 
     /// Marks the requests as being worked on, all or none.
-    fn activate<'a>(&'a self, table: &'a Table) -> Result<Active<'a>, Error> {
+    fn activate(&self, table: &Arc<Table>) -> Result<Active<'_>, Error> {
         let mut active = self.active.lock().unwrap_or_else(PoisonError::into_inner);
         let taken = table.items().iter().find(|item| active.ids.contains(&item.id));
         if let Some(taken) = taken {
@@ -199,20 +231,21 @@ impl Engine {
         }
         active.passes += 1;
         active.ids.extend(table.items().iter().map(|item| Arc::clone(&item.id)));
-        Ok(Active { engine: self, table, released: RefCell::default() })
+        Ok(Active { engine: self, table: Arc::clone(table), released: HashSet::new() })
     }
 }
 
-struct Active<'e> {
+/// Marks requests as being worked on while it lives.
+pub(crate) struct Active<'e> {
     engine: &'e Engine,
-    table: &'e Table,
-    released: RefCell<HashSet<usize>>,
+    table: Arc<Table>,
+    released: HashSet<usize>,
 }
 
 impl Active<'_> {
     /// Ends the work on one request.
-    fn release(&self, index: usize) {
-        if self.released.borrow_mut().insert(index) {
+    pub(crate) fn release(&mut self, index: usize) {
+        if self.released.insert(index) {
             let mut active = self.engine.active.lock().unwrap_or_else(PoisonError::into_inner);
             active.ids.remove(self.table.id(index));
         }
@@ -222,9 +255,8 @@ impl Active<'_> {
 impl Drop for Active<'_> {
     fn drop(&mut self) {
         let mut active = self.engine.active.lock().unwrap_or_else(PoisonError::into_inner);
-        let released = self.released.get_mut();
         for (index, item) in self.table.items().iter().enumerate() {
-            if !released.contains(&index) {
+            if !self.released.contains(&index) {
                 active.ids.remove(&item.id);
             }
         }

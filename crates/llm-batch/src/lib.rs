@@ -72,6 +72,8 @@
 //! Bodies are in a file, not in memory, and go out from there; results are read line by line in
 //! constant memory; of each line the envelope is parsed, and the body is handed on as it is. A run costs one HTTP call a
 //! create, one a poll and one for the results of each batch, and one look at the provider's list.
+//! Batches of tickets wait without a thread: a few threads
+//! ([`max_in_flight`](Builder::max_in_flight)) make the calls of all that are open.
 #![forbid(unsafe_code)]
 
 mod request;
@@ -98,6 +100,7 @@ mod direct;
 mod bodies;
 mod budget;
 mod deadline;
+mod desk;
 mod digest;
 mod draft;
 mod lane;
@@ -105,6 +108,7 @@ mod plan;
 mod prices;
 mod queue;
 mod table;
+mod throttle;
 mod wire_id;
 
 mod backoff;

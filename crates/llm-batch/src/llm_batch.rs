@@ -11,6 +11,7 @@ use batch_core::{Batcher, Close, CloseReport, Flush, PastBatch, Stats, SubmitErr
 
 use crate::accounting::{Accounting, Delivered, Run};
 use crate::answer::{Answer, RequestError};
+use crate::desk::Desk;
 use crate::engine::{Engine, Settings};
 use crate::error::Error;
 use crate::lane::{LaneChoice, OnAmbiguous};
@@ -225,8 +226,8 @@ impl Builder {
         self
     }
 
-    /// Sets how many batches of tickets are waited for at a time; 16 by default. Each takes a
-    /// thread.
+    /// Sets how many calls for batches of tickets are made at a time; 16 by default, and each takes a
+    /// thread. However many batches are waited for, waiting takes none.
     pub fn max_in_flight(mut self, batches: usize) -> Builder {
         self.in_flight = batches.max(1);
         self
@@ -397,12 +398,13 @@ impl Builder {
         let max_items =
             settings.max_items.unwrap_or(MAX_ITEMS).min(self.provider.limits().max_items);
         let engine = Arc::new(Engine::new(self.provider, settings, State::open(&state)?));
-        let batcher = Batcher::builder(Processor::new(Arc::clone(&engine)))
+        let desk = Desk::start(&engine, self.in_flight).map_err(Error::Batcher)?;
+        let batcher = Batcher::builder(Processor::new(desk))
             .max_batch_items(max_items)
             .linger(self.linger)
             .unordered()
             .delivery_timeout(None)
-            .workers(self.in_flight)
+            .workers(1)
             .build()
             .map_err(Error::Batcher)?;
         Ok(LlmBatch { engine, batcher })

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::accounting::Run;
 use crate::answer::{Answer, RequestError};
-use crate::engine::{Engine, Mode};
+use crate::engine::Engine;
 use crate::error::Error;
 use crate::request::Request;
 use crate::table::Table;
@@ -16,7 +16,7 @@ use crate::table::Table;
 /// [`LlmBatch::load`]: crate::LlmBatch::load
 pub struct Loaded<'l> {
     engine: &'l Engine,
-    table: Table,
+    table: Arc<Table>,
 }
 
 impl fmt::Debug for Loaded<'_> {
@@ -46,7 +46,7 @@ impl<'l> Loaded<'l> {
                 return Err(Error::DuplicateId { id: request.id });
             }
         }
-        Ok(Loaded { engine, table })
+        Ok(Loaded { engine, table: Arc::new(table) })
     }
 
     /// Returns how many requests there are.
@@ -70,6 +70,6 @@ impl<'l> Loaded<'l> {
         mut on_outcome: impl FnMut(&str, Result<Answer, RequestError>),
     ) -> Result<Run, Error> {
         let mut by_index = |index: usize, outcome| on_outcome(self.table.id(index), outcome);
-        self.engine.drive(&self.table, Mode::Run, &mut by_index)
+        self.engine.drive(&self.table, &mut by_index)
     }
 }

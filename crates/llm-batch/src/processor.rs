@@ -1,90 +1,40 @@
 //! How batches of tickets come to the engine.
 
+use std::any::Any;
 use std::collections::HashSet;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::thread::Scope;
 
 use batch_core::{BatchOf, BatchProcessor, Slot};
 
 use crate::answer::{Answer, RequestError, Status};
+use crate::desk::Desk;
 use crate::engine::{Engine, Mode};
 use crate::error::Error;
 use crate::request::{Kind, Request};
+use crate::session::{Mail, Session, Step};
 
 /// What requests must have in common to share a batch: kind and model.
 pub type GroupKey = (Kind, String);
 
-/// Hands each batch to the engine and each outcome to the slot of its own request.
+/// Brings each batch to the desk, where it is worked on as long as that takes.
 #[derive(Debug)]
 pub(crate) struct Processor {
-    engine: Arc<Engine>,
+    desk: Arc<Desk>,
 }
-
-type SlotOf<'b> = Slot<'b, Request, Answer, RequestError>;
 
 impl Processor {
-    pub(crate) fn new(engine: Arc<Engine>) -> Processor {
-        Processor { engine }
-    }
-
-    /// Works on as many of the slots as can be; the others are told why not.
-    fn work(&self, batch: &BatchOf<Self>) {
-        let mut slots = distinct(batch);
-        let failed = loop {
-            let mut table = self.engine.table();
-            let filled =
-                slots.iter().try_for_each(|slot| table.push(slot.item(), &*self.engine.provider));
-            let driven = filled.and_then(|()| {
-                self.engine.drive(&table, Mode::Tickets, &mut |index, outcome| {
-                    slots[index].resolve(outcome);
-                    batch.publish();
-                })
-            });
-            match driven {
-                Ok(_) => return,
-                // Nothing was started: leave that one out and go on with the others.
-                Err(error @ (Error::InFlight { .. } | Error::Conflict { .. })) => {
-                    let (Error::InFlight { id } | Error::Conflict { id, .. }) = &error else {
-                        break error;
-                    };
-                    let Some(at) = slots.iter().position(|slot| slot.item().id == *id) else {
-                        break error;
-                    };
-                    refuse(slots.swap_remove(at), &error);
-                }
-                Err(error) => break error,
-            }
-        };
-        let Some(run) = failed.run() else {
-            for slot in slots {
-                refuse(slot, &failed);
-            }
-            return;
-        };
-        let state = self.engine.state_dir.clone();
-        for (slot, (_, status)) in slots.iter().zip(&run.outcomes) {
-            let state = state.clone();
-            match status {
-                Status::Ambiguous => slot.resolve(Err(RequestError::Ambiguous { state })),
-                Status::Pending => slot.resolve(Err(RequestError::Pending { state })),
-                _ => true,
-            };
-        }
+    pub(crate) fn new(desk: Arc<Desk>) -> Processor {
+        Processor { desk }
     }
 }
 
-/// Returns the slots without those whose id another one has.
-fn distinct(batch: &BatchOf<Processor>) -> Vec<SlotOf<'_>> {
-    let mut seen = HashSet::new();
-    let (distinct, repeated): (Vec<_>, Vec<_>) =
-        batch.slots().partition(|slot| seen.insert(slot.item().id.as_str()));
-    for slot in repeated {
-        refuse(slot, &Error::InFlight { id: slot.item().id.clone() });
+impl Drop for Processor {
+    fn drop(&mut self) {
+        self.desk.close();
     }
-    distinct
-}
-
-fn refuse(slot: SlotOf<'_>, error: &Error) {
-    slot.resolve(Err(RequestError::Failed { reason: error.to_string() }));
 }
 
 impl BatchProcessor for Processor {
@@ -98,6 +48,146 @@ impl BatchProcessor for Processor {
     }
 
     fn process(&self, _: &GroupKey, batch: BatchOf<Self>) {
-        self.work(&batch);
+        self.desk.push(batch);
     }
+}
+
+type SlotOf<'b> = Slot<'b, Request, Answer, RequestError>;
+type Teller<'e> = Box<dyn FnMut(usize, Result<Answer, RequestError>) + Send + 'e>;
+
+/// The work on one batch of tickets.
+pub(crate) struct Pass<'e> {
+    session: Session<'e, Teller<'e>>,
+    batch: Arc<BatchOf<Processor>>,
+    /// The slot of each request of the pass.
+    slots: Vec<usize>,
+}
+
+impl fmt::Debug for Pass<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pass").field("batch", &self.batch).finish_non_exhaustive()
+    }
+}
+
+impl<'e> Pass<'e> {
+    /// Begins to work on as many of the slots as can be; the others are told why not. `None` where
+    /// none are left.
+    pub(crate) fn open(
+        engine: &'e Engine,
+        desk: &Arc<Desk>,
+        number: u64,
+        batch: Arc<BatchOf<Processor>>,
+    ) -> Option<Pass<'e>> {
+        let mut slots = distinct(&batch);
+        let begin = AssertUnwindSafe(|| {
+            loop {
+                let error = match begin(engine, desk, number, &batch, &slots) {
+                    Ok(session) => return Some(session),
+                    Err(error) => error,
+                };
+                let Some(at) = at_fault(&error, &batch, &slots) else {
+                    refuse_all(&batch, &slots, &error);
+                    return None;
+                };
+                // Nothing was started: leave that one out and go on with the others.
+                refuse(batch.slot(slots.swap_remove(at)), &error);
+            }
+        });
+        match catch_unwind(begin) {
+            Ok(session) => session.map(|session| Pass { session, batch, slots }),
+            Err(panic) => {
+                batch.fail_all(RequestError::Failed { reason: told(&*panic) });
+                None
+            }
+        }
+    }
+
+    pub(crate) fn step<'scope>(&mut self, scope: &'scope Scope<'scope, '_>) -> Step
+    where
+        'e: 'scope,
+    {
+        self.session.step(scope)
+    }
+
+    /// Tells those who have no answer how far theirs came.
+    pub(crate) fn finish(self) {
+        let Pass { session, batch, slots } = self;
+        let state = session.engine.state_dir.clone();
+        let Err(failed) = session.finish() else { return };
+        let Some(run) = failed.run() else {
+            refuse_all(&batch, &slots, &failed);
+            return;
+        };
+        for (slot, (_, status)) in slots.iter().zip(&run.outcomes) {
+            let (slot, state) = (batch.slot(*slot), state.clone());
+            match status {
+                Status::Ambiguous => slot.resolve(Err(RequestError::Ambiguous { state })),
+                Status::Pending => slot.resolve(Err(RequestError::Pending { state })),
+                _ => true,
+            };
+        }
+    }
+
+    /// Ends the work on a batch after a panic. What was sent stays recorded.
+    pub(crate) fn abandon(self, panic: &(dyn Any + Send)) {
+        let Pass { session, batch, .. } = self;
+        drop(session);
+        batch.fail_all(RequestError::Unknown { reason: told(panic) });
+    }
+}
+
+fn begin<'e>(
+    engine: &'e Engine,
+    desk: &Arc<Desk>,
+    number: u64,
+    batch: &Arc<BatchOf<Processor>>,
+    slots: &[usize],
+) -> Result<Session<'e, Teller<'e>>, Error> {
+    let mut table = engine.table();
+    for &slot in slots {
+        table.push(batch.slot(slot).item(), &*engine.provider)?;
+    }
+    engine.open(&Arc::new(table), Mode::Tickets, Mail::at(desk, number), |mut active| {
+        let (batch, slots) = (Arc::clone(batch), slots.to_vec());
+        Box::new(move |index: usize, outcome| {
+            // Who has the answer may ask again at once, whatever the others still wait for.
+            active.release(index);
+            batch.slot(slots[index]).resolve(outcome);
+            batch.publish();
+        }) as Teller<'e>
+    })
+}
+
+/// Returns the slots without those whose id another one has.
+fn distinct(batch: &BatchOf<Processor>) -> Vec<usize> {
+    let mut seen = HashSet::new();
+    let (distinct, repeated): (Vec<_>, Vec<_>) =
+        batch.slots().partition(|slot| seen.insert(slot.item().id.as_str()));
+    for slot in repeated {
+        refuse(slot, &Error::InFlight { id: slot.item().id.clone() });
+    }
+    distinct.into_iter().map(Slot::index).collect()
+}
+
+/// Returns which of the slots kept all of them from being worked on, if it was one.
+fn at_fault(error: &Error, batch: &BatchOf<Processor>, slots: &[usize]) -> Option<usize> {
+    let (Error::InFlight { id } | Error::Conflict { id, .. }) = error else { return None };
+    slots.iter().position(|slot| batch.slot(*slot).item().id == *id)
+}
+
+fn refuse_all(batch: &BatchOf<Processor>, slots: &[usize], error: &Error) {
+    for slot in slots {
+        refuse(batch.slot(*slot), error);
+    }
+}
+
+fn refuse(slot: SlotOf<'_>, error: &Error) {
+    slot.resolve(Err(RequestError::Failed { reason: error.to_string() }));
+}
+
+/// Returns what is told of a panic.
+fn told(panic: &(dyn Any + Send)) -> String {
+    let message = panic.downcast_ref::<&str>().copied();
+    let message = message.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    format!("the provider's code panicked: {}", message.unwrap_or("without a message"))
 }

@@ -11,7 +11,7 @@ use crate::lane::OnAmbiguous;
 use crate::provider::{CallError, Found, Lost};
 use crate::record::Fate;
 use crate::send::Send;
-use crate::session::{Job, Session};
+use crate::session::{Job, Session, Tell};
 
 /// Why what is absent is not sent again where the folder is not the one that it was sent from.
 const COPIED: &str = "the list does not have it, but this state folder was copied or moved since, \
@@ -57,7 +57,7 @@ impl Seek {
     }
 }
 
-impl Session<'_> {
+impl<T: Tell> Session<'_, T> {
     /// Looks for the batch once, and does what the policy says.
     pub(crate) fn seek(&mut self, mut seek: Seek) -> Result<(), Error> {
         let provider = &*self.engine.provider;
@@ -78,7 +78,7 @@ impl Session<'_> {
         let (anchor, known) = (anchor.as_str(), known.as_slice());
         let lost = Lost { anchor, nonce: &seek.nonce, requests, known, is_same_account };
         let policy = self.engine.settings.on_ambiguous;
-        match provider.find(&lost, self.call) {
+        match provider.find(&lost, &self.call) {
             Ok(Found::Batch(created)) if !self.is_submitted(seek.at) => {
                 self.submitted(seek.at, seek.nonce, seek.members, created)
             }

@@ -1,6 +1,7 @@
 //! The one rule for a create: what is definite is retried or told, what is unknown is looked for.
 
 use std::mem;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::answer::RequestError;
@@ -12,7 +13,7 @@ use crate::lane::Lane;
 use crate::provider::{CreateError, Created, Progress};
 use crate::record::{Fate, Intent};
 use crate::seek::Seek;
-use crate::session::{Job, Session};
+use crate::session::{Job, Session, Tell};
 use crate::table::Table;
 use crate::wire_id::nonce;
 
@@ -74,7 +75,7 @@ fn shared_prefixes(members: &[u32], table: &Table) -> Vec<u64> {
     all.chunk_by(u64::eq).filter(|same| same.len() > 1).map(|same| same[0]).collect()
 }
 
-impl Session<'_> {
+impl<T: Tell> Session<'_, T> {
     /// Sends one create: intent to disk, one call, its fate to disk.
     pub(crate) fn send(&mut self, mut send: Send) -> Result<(), Error> {
         self.take_out_late(&mut send)?;
@@ -85,21 +86,21 @@ impl Session<'_> {
         if self.is_over_budget() {
             return Ok(());
         }
-        if let Some(cooldown) = self.cooldown.filter(|until| *until > Instant::now()) {
+        if let Some(cooldown) = self.engine.cooldown() {
             self.jobs.push(self.in_time(&send.members, cooldown), Job::Send(send));
             return Ok(());
         }
-        let (engine, table) = (self.engine, self.table);
+        let (engine, table) = (self.engine, Arc::clone(&self.table));
         let provider = &*engine.provider;
         let (members, id) = (send.members.clone(), send.nonce.clone());
-        let shared = shared_prefixes(&members, table);
-        let draft = Draft::new(&id, &members, table).marking(&shared, provider.cache_mark());
+        let shared = shared_prefixes(&members, &table);
+        let draft = Draft::new(&id, &members, &table).marking(&shared, provider.cache_mark());
         if send.at.is_none() && provider.leaves_traces() {
-            send.at = Some(self.begin(&send, String::new(), true)?);
+            send.at = Some(self.begin_send(&send, String::new(), true)?);
         }
         let anchor = match &send.anchor {
             Some(anchor) => anchor.clone(),
-            None => match provider.prepare(&draft, self.call) {
+            None => match provider.prepare(&draft, &self.call) {
                 Ok(anchor) => send.anchor.insert(anchor).clone(),
                 Err(CreateError::Ambiguous { reason }) => {
                     return self.unsent(send, CreateError::NotSent { reason });
@@ -111,11 +112,11 @@ impl Session<'_> {
             engine.state().begin_again(at, &anchor)?;
             at
         } else {
-            let begun = self.begin(&send, anchor.clone(), false)?;
+            let begun = self.begin_send(&send, anchor.clone(), false)?;
             *send.at.insert(begun)
         };
         self.count_submission(at, &members, Lane::Batch);
-        match provider.create(&draft, &anchor, self.call) {
+        match provider.create(&draft, &anchor, &self.call) {
             Ok(created) => self.submitted(at, id, members, created),
             Err(CreateError::Ambiguous { reason }) => {
                 engine.state().settle(at, Fate::Ambiguous { reason: reason.clone() })?;
@@ -128,8 +129,8 @@ impl Session<'_> {
     }
 
     /// Writes down what is about to be sent, or prepared; returns its record.
-    fn begin(&mut self, send: &Send, anchor: String, preparing: bool) -> Result<usize, Error> {
-        let (engine, table) = (self.engine, self.table);
+    fn begin_send(&mut self, send: &Send, anchor: String, preparing: bool) -> Result<usize, Error> {
+        let (engine, table) = (self.engine, &*self.table);
         let group = table.group(send.members[0] as usize);
         let intent = Intent {
             anchor,
@@ -182,7 +183,7 @@ impl Session<'_> {
                 self.note_unsent(&send, &message)?;
                 let until = self.later(send.backoff.after_failure(retry_after));
                 // The account is what is limited: nobody else need try earlier.
-                self.cooldown = self.cooldown.max(Some(until));
+                self.engine.cool_down(until);
                 self.jobs.push(self.in_time(&send.members, until), Job::Send(send));
                 Ok(())
             }
@@ -221,7 +222,7 @@ impl Session<'_> {
     /// Takes the requests out for which a batch that is not created yet comes too late.
     fn take_out_late(&mut self, send: &mut Send) -> Result<(), Error> {
         let now = Instant::now();
-        let is_late = |session: &Session<'_>, member: u32| {
+        let is_late = |session: &Session<'_, T>, member: u32| {
             let due = session.table.due(member as usize);
             due.is_some_and(|due| due <= now || (session.is_auto() && session.brake(due) <= now))
         };

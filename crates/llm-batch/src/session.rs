@@ -1,10 +1,12 @@
 //! One pass over a set of requests: sort, send, wait, collect.
 
+mod mail;
 mod sort;
 
 use std::collections::BTreeSet;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::thread::{self, Scope};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::thread::Scope;
 use std::time::{Duration, Instant};
 
 use crate::accounting::{Accounting, Delivered, Run};
@@ -13,7 +15,7 @@ use crate::backoff::Backoff;
 use crate::budget::Budget;
 use crate::collect::Watch;
 use crate::deliveries::Told;
-use crate::direct::{Direct, Reply};
+use crate::direct::Direct;
 use crate::draft::NOBODY;
 use crate::engine::{Engine, Mode};
 use crate::error::{Error, PendingReason};
@@ -28,14 +30,23 @@ use crate::table::{Item, Table};
 /// How long to wait at first where the provider's queue is full.
 const CROWDED: Duration = Duration::from_secs(30);
 
-pub(crate) struct Session<'s> {
+pub(crate) use mail::{Event, Mail};
+
+/// Whoever gets the outcomes of a pass, each with the index of its request.
+pub(crate) trait Tell: FnMut(usize, Result<Answer, RequestError>) {}
+
+impl<F: FnMut(usize, Result<Answer, RequestError>)> Tell for F {}
+
+/// One pass. Whoever has it calls [`step`](Session::step) until it is done; in between it is kept, and
+/// takes no thread.
+pub(crate) struct Session<'s, T> {
     pub(crate) engine: &'s Engine,
-    pub(crate) table: &'s Table,
-    on_outcome: &'s mut dyn FnMut(usize, Result<Answer, RequestError>),
+    pub(crate) table: Arc<Table>,
+    on_outcome: T,
     pub(crate) status: Vec<Status>,
     accounting: Accounting,
     pub(crate) stray: u64,
-    pub(crate) call: &'s Call<'s>,
+    pub(crate) call: Arc<Call<'s>>,
     /// Creates begun and outcomes handed over in this pass.
     pub(crate) created: usize,
     told: usize,
@@ -45,14 +56,25 @@ pub(crate) struct Session<'s> {
     pub(crate) direct: Direct,
     pub(crate) budget: Budget,
     events: Receiver<Event>,
-    pub(crate) sender: Sender<Event>,
-    /// No create goes out before.
-    pub(crate) cooldown: Option<Instant>,
+    pub(crate) mail: Mail,
     /// The waits while the provider's queue is full.
     pub(crate) crowded: Backoff,
     pub(crate) pending: Option<PendingReason>,
     pub(crate) refused: Option<PendingReason>,
     ambiguous: Option<Ambiguity>,
+    /// What cut the pass.
+    fault: Option<Error>,
+}
+
+/// What there is to do for a pass.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Something, at once.
+    Again,
+    /// Nothing before that moment, or before something happens.
+    Wait(Option<Instant>),
+    /// Nothing any more.
+    Done,
 }
 
 /// What is to be done at some time.
@@ -64,129 +86,145 @@ pub(crate) enum Job {
     Discard { nonce: String, anchor: String },
 }
 
-/// What happens elsewhere.
-#[derive(Debug)]
-pub(crate) enum Event {
-    Stopped,
-    Answered(Box<Reply>),
-}
-
 /// Requests whose create has an unknown fate.
 struct Ambiguity {
     requests: usize,
     reason: String,
 }
 
-impl<'s> Session<'s> {
+impl<'s, T: Tell> Session<'s, T> {
     pub(crate) fn new(
         engine: &'s Engine,
-        call: &'s Call<'s>,
-        table: &'s Table,
+        call: Call<'s>,
+        table: Arc<Table>,
         budget: Budget,
-        on_outcome: &'s mut dyn FnMut(usize, Result<Answer, RequestError>),
-    ) -> Session<'s> {
-        let (sender, events) = mpsc::channel();
+        (mail, events): (Mail, Receiver<Event>),
+        on_outcome: T,
+    ) -> Session<'s, T> {
         Session {
             engine,
+            status: vec![Status::Pending; table.items().len()],
             table,
             on_outcome,
-            status: vec![Status::Pending; table.items().len()],
             accounting: Accounting::default(),
             stray: 0,
-            call,
+            call: Arc::new(call),
             created: 0,
             told: 0,
             touched: BTreeSet::new(),
             jobs: Queue::new(),
-            direct: Direct::new(engine.settings.max_concurrent),
+            direct: Direct::default(),
             budget,
             events,
-            sender,
-            cooldown: None,
+            mail,
             crowded: Backoff::new(Some(engine.settings.poll_interval.unwrap_or(CROWDED))),
             pending: None,
             refused: None,
             ambiguous: None,
+            fault: None,
         }
     }
 
-    pub(crate) fn work(&mut self, mode: Mode) -> Result<(), Error> {
+    /// Settles what is known already, and plans what is to be sent.
+    pub(crate) fn begin(&mut self, mode: Mode) {
         self.engine.state().deliveries.expect(self.table.items().len());
-        let fresh = self.sort(mode)?;
-        self.send_all(&fresh)?;
-        thread::scope(|scope| {
-            let worked = self.turn(scope);
-            // Whatever went wrong: answers that are on their way are paid for.
-            let drained = self.drain();
-            worked.and(drained)
-        })?;
-        self.engine.state().deliveries.sync()
+        if let Err(fault) = self.sort(mode).and_then(|fresh| self.send_all(&fresh)) {
+            self.fault = Some(fault);
+        }
     }
 
     /// Does what is due until nothing is left, the time is up, or somebody says stop.
-    fn turn<'scope>(&mut self, scope: &'scope Scope<'scope, '_>) -> Result<(), Error>
+    pub(crate) fn work<'scope>(&mut self, scope: &'scope Scope<'scope, '_>)
     where
         's: 'scope,
     {
-        let sender = self.sender.clone();
+        let mail = self.mail.clone();
         let _hooked = self.call.on_stop(move || {
             // A pass that has ended listens no more.
-            let _ = sender.send(Event::Stopped);
+            mail.post(Event::Stopped);
         });
         loop {
-            if self.must_end() {
-                return Ok(());
-            }
-            self.ask_more(scope)?;
-            if let Some(job) = self.jobs.pop(Instant::now()) {
-                match job {
-                    Job::Send(send) => self.send(send)?,
-                    Job::Seek(seek) => self.seek(seek)?,
-                    Job::Watch(watch) => self.watch(watch)?,
-                    Job::Discard { nonce, anchor } => {
-                        // What is left costs nothing but room.
-                        let _ = self.engine.provider.discard(&nonce, &anchor, self.call);
-                    }
-                }
-                while let Ok(event) = self.events.try_recv() {
-                    self.take(event)?;
-                }
-                continue;
-            }
-            let due = [self.jobs.next(), self.direct.next()].into_iter().flatten().min();
-            if due.is_none() && !self.direct.is_running() {
-                return Ok(());
-            }
-            let until = due.unwrap_or(self.call.deadline()).min(self.call.deadline());
-            let wait = until.saturating_duration_since(Instant::now());
+            let wait = match self.step(scope) {
+                Step::Again => Duration::ZERO,
+                Step::Wait(Some(until)) => until.saturating_duration_since(Instant::now()),
+                Step::Wait(None) => Duration::MAX,
+                Step::Done => return,
+            };
             match self.events.recv_timeout(wait) {
-                Ok(event) => self.take(event)?,
+                Ok(event) => self.take(event),
                 // The session holds a sender itself.
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
             }
         }
     }
 
-    /// Waits for the answers that are on their way.
-    fn drain(&mut self) -> Result<(), Error> {
-        let mut drained = Ok(());
-        while self.direct.is_running() {
-            let Ok(event) = self.events.recv() else { break };
-            drained = drained.and(self.take(event));
+    /// Does one thing, if one is due.
+    pub(crate) fn step<'scope>(&mut self, scope: &'scope Scope<'scope, '_>) -> Step
+    where
+        's: 'scope,
+    {
+        while let Ok(event) = self.events.try_recv() {
+            self.take(event);
         }
-        drained
+        if self.fault.is_some() || self.must_end() {
+            // Whatever went wrong: answers that are on their way are paid for.
+            return if self.direct.is_running() { Step::Wait(None) } else { Step::Done };
+        }
+        match self.advance(scope) {
+            Ok(step) => step,
+            Err(fault) => {
+                self.fault = Some(fault);
+                Step::Again
+            }
+        }
     }
 
-    fn take(&mut self, event: Event) -> Result<(), Error> {
-        match event {
+    fn advance<'scope>(&mut self, scope: &'scope Scope<'scope, '_>) -> Result<Step, Error>
+    where
+        's: 'scope,
+    {
+        self.ask_more(scope)?;
+        if let Some(job) = self.jobs.pop(Instant::now()) {
+            match job {
+                Job::Send(send) => self.send(send)?,
+                Job::Seek(seek) => self.seek(seek)?,
+                Job::Watch(watch) => self.watch(watch)?,
+                Job::Discard { nonce, anchor } => {
+                    // What is left costs nothing but room.
+                    let _ = self.engine.provider.discard(&nonce, &anchor, &self.call);
+                }
+            }
+            return Ok(Step::Again);
+        }
+        if !self.has_work() {
+            return Ok(Step::Done);
+        }
+        let due = [self.jobs.next(), self.next_ask()].into_iter().flatten().min();
+        let end = self.call.deadline();
+        Ok(Step::Wait(Some(due.unwrap_or(end).min(end))))
+    }
+
+    fn take(&mut self, event: Event) {
+        let taken = match event {
             Event::Stopped => Ok(()),
+            Event::Room => {
+                self.direct.has_room();
+                Ok(())
+            }
             Event::Answered(reply) => self.answered(*reply),
+        };
+        if let Err(fault) = taken {
+            self.fault.get_or_insert(fault);
         }
     }
 
-    /// Returns what the pass came to; `worked` says whether it was cut by a fault.
-    pub(crate) fn finish(mut self, worked: Result<(), Error>) -> Result<Run, Error> {
-        if let Err(error) = worked {
+    /// Returns what the pass came to.
+    pub(crate) fn finish(mut self) -> Result<Run, Error> {
+        // Room that it was told of is for somebody else.
+        self.engine.throttle.pass_on();
+        let synced =
+            if self.fault.is_none() { self.engine.state().deliveries.sync() } else { Ok(()) };
+        if let Some(error) = self.fault.take().or(synced.err()) {
             // With nothing sent and nothing told, it is as if the pass had not begun.
             if self.created == 0 && self.told == 0 {
                 return Err(error);
@@ -352,6 +390,6 @@ impl<'s> Session<'s> {
     }
 
     fn has_work(&self) -> bool {
-        self.jobs.next().is_some() || self.direct.next().is_some() || self.direct.is_running()
+        self.jobs.next().is_some() || self.direct.has_work()
     }
 }

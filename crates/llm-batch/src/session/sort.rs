@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use super::{Job, Session};
+use super::{Job, Session, Tell};
 use crate::answer::Status;
 use crate::direct::Ask;
 use crate::draft::NOBODY;
@@ -16,7 +16,7 @@ use crate::record::Fate;
 use crate::seek::Seek;
 use crate::send::Send;
 
-impl Session<'_> {
+impl<T: Tell> Session<'_, T> {
     /// Settles what is known already. Returns the requests that are still to be sent, each with
     /// the record in which it was given up.
     pub(super) fn sort(&mut self, mode: Mode) -> Result<Vec<(u32, Option<u64>)>, Error> {
@@ -118,7 +118,7 @@ impl Session<'_> {
         let settings = &self.engine.settings;
         if settings.lane == LaneChoice::Sync {
             let asks = fresh.iter().map(|&(member, replaces)| Ask::new(member, replaces));
-            self.direct.extend(asks, self.table);
+            self.direct.extend(asks, &self.table);
             return Ok(());
         }
         let soon = Instant::now().checked_add(settings.batch_time);
@@ -129,7 +129,7 @@ impl Session<'_> {
         let (urgent, fresh): (Vec<_>, Vec<_>) =
             fresh.iter().partition(|(member, _)| is_urgent(*member));
         let urgent = urgent.into_iter().map(|(member, replaces)| Ask::new(member, replaces));
-        self.direct.extend(urgent, self.table);
+        self.direct.extend(urgent, &self.table);
         if settings.cache_prefixes {
             let (before, after) = self.engine.provider.cache_mark();
             limits.entry_bytes += (before.len() + after.len()) as u64;
@@ -145,7 +145,7 @@ impl Session<'_> {
             };
             fresh.iter().map(candidate).collect()
         };
-        let (pieces, refused) = plan(self.table, &candidates, &limits, max_items);
+        let (pieces, refused) = plan(&self.table, &candidates, &limits, max_items);
         for (index, error) in refused {
             self.hand_over(index, Err(error))?;
         }

@@ -20,6 +20,7 @@ pub(crate) struct Assembled {
 /// holds. O(n log n), O(n) if they come in the order of time.
 pub(crate) fn assemble(mut drafts: Vec<Draft>) -> Assembled {
     drafts.retain(|draft| !draft.rows.is_empty());
+    let fast = drafts.first().map(|draft| draft.fast.clone()).unwrap_or_default();
     let rows = Rows::of(&drafts);
     let (mut by_id, replaced) = last_of_each_id(&rows);
     let (order, removed) = newest_first(&rows, &replaced);
@@ -38,14 +39,16 @@ pub(crate) fn assemble(mut drafts: Vec<Draft>) -> Assembled {
     let (mut ids, mut id_ends) = (String::new(), Vec::with_capacity(count));
     let (mut times, mut seconds) = (Vec::with_capacity(count), Vec::with_capacity(count));
     let mut nanos = Vec::with_capacity(count);
+    let mut texts = Vec::with_capacity(count);
     let mut exact: [Vec<u32>; 4] = std::array::from_fn(|_| Vec::with_capacity(count));
     let names = Names::of(&drafts);
     let first_chunks = first_chunks(&drafts);
     let mut cursor = 0;
     for at in &order {
         let (draft, row) = rows.locate(*at, &mut cursor);
-        let Row { times: seen, seconds: second, nanos: nano, mut place, symbols, .. } =
-            drafts[draft].rows[row as usize];
+        let Row {
+            times: seen, seconds: second, nanos: nano, mut place, symbols, texts: spots, ..
+        } = drafts[draft].rows[row as usize];
         place.chunk += first_chunks[draft];
         places.push(place);
         ids.push_str(drafts[draft].id(row));
@@ -53,6 +56,7 @@ pub(crate) fn assemble(mut drafts: Vec<Draft>) -> Assembled {
         times.push(seen);
         seconds.push(second);
         nanos.push(nano);
+        texts.push(spots);
         for (field, (column, symbol)) in exact.iter_mut().zip(symbols).enumerate() {
             column.push(names.number(draft, field, symbol));
         }
@@ -73,6 +77,8 @@ pub(crate) fn assemble(mut drafts: Vec<Draft>) -> Assembled {
     let segment = Segment {
         chunks: drafts.iter().flat_map(|draft| draft.chunks.iter().cloned()).collect(),
         places: places.into(),
+        texts: texts.into(),
+        fast,
         ids: ids.into(),
         id_ends: id_ends.into(),
         by_id,

@@ -8,21 +8,22 @@ use std::thread;
 use crate::draft::{Chunk, Draft, Entry, Place, narrow};
 use crate::fault::Fault;
 use crate::intake::{Intake, Lines};
+use crate::memory::Memory;
 use crate::options::{Mode, Options};
 use crate::report::Tally;
 use crate::scan::Line;
 
-/// Bytes of a part, if its lines are not longer.
+/// Bytes of a part, if its lines are not longer. Whole huge pages.
 const PART_BYTES: usize = 8 << 20;
+
+/// Bytes that are looked at more than once before the next are.
+const BLOCK_BYTES: usize = 128 << 10;
 
 /// Smaller files are not worth a thread.
 const THREADS_FROM_BYTES: u64 = 4 << 20;
 
 /// More threads than this wait for memory.
 const MAX_THREADS: usize = 8;
-
-/// Bytes of `{"id":"a"}` and its line end: blank lines need no room.
-const SHORTEST_LESSON: usize = 11;
 
 /// Is what a file holds up to the last line end, and what is behind that.
 pub(crate) struct Loaded {
@@ -61,7 +62,7 @@ pub(crate) fn load(
         })?;
         return Ok(join(parts, rest, options));
     }
-    let (sender, receiver) = mpsc::channel::<(usize, Vec<u8>)>();
+    let (sender, receiver) = mpsc::channel::<(usize, Memory)>();
     let receiver = Mutex::new(receiver);
     let next = || receiver.lock().unwrap_or_else(PoisonError::into_inner).recv().ok();
     let work = || {
@@ -99,24 +100,44 @@ fn read(
     file: &mut impl Read,
     len: u64,
     options: &Options,
-    mut on_part: impl FnMut(Vec<u8>),
+    mut on_part: impl FnMut(Memory),
 ) -> io::Result<Vec<u8>> {
-    let mut part = Vec::new();
+    let mut rest = Vec::new();
+    let mut left = usize::try_from(len).unwrap_or(usize::MAX);
     loop {
-        let wanted = PART_BYTES.min(usize::try_from(len).unwrap_or(usize::MAX)) + 1;
-        let before = part.len();
-        part.reserve(wanted);
-        file.by_ref().take(wanted as u64).read_to_end(&mut part)?;
-        let is_end = part.len() - before < wanted;
-        if let Some(end) = last_border(&part, is_end) {
-            let rest = part.split_off(end);
+        // One byte more than there should be, to see the end.
+        let wanted = PART_BYTES.max(rest.len() * 2).min(rest.len().saturating_add(left) + 1);
+        let mut part = Memory::zeroed(wanted);
+        part[..rest.len()].copy_from_slice(&rest);
+        let filled = rest.len() + fill(file, &mut part[rest.len()..])?;
+        left = left.saturating_sub(filled - rest.len());
+        let is_end = filled < wanted;
+        let border = last_border(&part[..filled], is_end).unwrap_or(0);
+        rest = part[border..filled].to_vec();
+        if border > 0 {
+            part.truncate(border);
             on_part(part);
-            part = rest;
         }
-        if is_end || part.len() > options.max_line_bytes.saturating_add(PART_BYTES) {
-            return Ok(part);
+        // What was appended meanwhile is read as what is appended always is.
+        let is_all = is_end || left == 0;
+        if is_all || rest.len() > options.max_line_bytes.saturating_add(PART_BYTES) {
+            return Ok(rest);
         }
     }
+}
+
+/// Reads until there is no more room or no more to read.
+fn fill(file: &mut impl Read, room: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < room.len() {
+        match file.read(&mut room[filled..]) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
 }
 
 /// Returns the end of the last line that a part may end with.
@@ -126,61 +147,89 @@ fn last_border(part: &[u8], is_end: bool) -> Option<usize> {
         .find(|end| part.get(*end).map_or(is_end, |next| *next != 0))
 }
 
-fn parse(part: Vec<u8>, options: &Options) -> Part {
+fn parse(part: Memory, options: &Options) -> Part {
     let lenient = options.clone().with_mode(Mode::Lenient).with_max_faults(kept_faults(options));
-    let count = memchr::memchr_iter(b'\n', &part).count();
-    let room = count.min(part.len() / SHORTEST_LESSON);
-    let (mut lines, mut draft) = (Lines::new(&lenient), Draft::with_capacity(room));
-    let (bytes, number) = (part.len() as u64, count as u64);
-    match String::from_utf8(part) {
-        Ok(mut text) => {
-            for line in split(text.as_bytes(), options) {
-                let Some(raw) = take(&mut lines, &mut draft, line) else { continue };
-                // The line stays where it is.
-                let at = raw.as_ptr().addr() - text.as_ptr().addr();
-                draft.set_last_place(narrow(at));
-            }
-            text.shrink_to_fit();
-            draft.chunks.push(Chunk::new(text));
+    let mut parsing = Parsing { lines: Lines::new(&lenient), draft: Draft::default(), number: 0 };
+    let (bytes, max) = (part.len() as u64, options.max_line_bytes);
+    let mut start = 0;
+    while start < part.len() {
+        let end = end_of_block(&part, start);
+        match std::str::from_utf8(&part[start..end]) {
+            Ok(block) => parsing.take_text(block, start, max),
+            Err(_) => parsing.take_bytes(&part[start..end], start, max),
         }
-        Err(error) => {
-            let part = error.into_bytes();
-            let mut text = String::new();
-            for line in split(&part, options) {
-                let Some(raw) = take(&mut lines, &mut draft, line) else { continue };
-                draft.set_last_place(narrow(text.len()));
-                text.push_str(raw);
-            }
-            draft.chunks.push(Chunk::new(text));
+        if start == 0 {
+            parsing.draft.make_room(part.len() / end);
         }
+        start = end;
     }
+    let Parsing { lines, mut draft, number } = parsing;
+    draft.fast = lines.parser.fast.clone();
+    draft.chunks.push(Chunk::new(part));
     Part { draft, lines, number, bytes }
 }
 
-fn split<'a>(bytes: &'a [u8], options: &Options) -> impl Iterator<Item = Line<'a>> {
-    let (mut number, mut start) = (0, 0);
-    let max = options.max_line_bytes;
-    memchr::memchr_iter(b'\n', bytes).map(move |end| {
-        number += 1;
-        let line = Line::whole(number, start as u64, &bytes[start..end], max);
-        start = end + 1;
-        line
-    })
+/// Returns where some whole lines end.
+fn end_of_block(part: &[u8], start: usize) -> usize {
+    let from = (start + BLOCK_BYTES).min(part.len()) - 1;
+    memchr::memchr(b'\n', &part[from..]).map_or(part.len(), |found| from + found + 1)
 }
 
-/// Puts a line into the draft, with its place still to be set, and returns its text.
-fn take<'a>(lines: &mut Lines, draft: &mut Draft, line: Line<'a>) -> Option<&'a str> {
-    match lines.examine(line)? {
-        Ok((record, raw)) => {
-            lines.tally.record();
-            let place = Place { chunk: 0, at: 0, len: narrow(raw.len()) };
-            draft.push(Entry::of_record(&record), place);
-            Some(raw)
+/// Is a part on its way to a draft.
+struct Parsing {
+    lines: Lines,
+    draft: Draft,
+    /// How many lines there were.
+    number: u64,
+}
+
+impl Parsing {
+    /// Takes whole lines that begin at a place of the part.
+    fn take_text(&mut self, block: &str, at: usize, max_line_bytes: usize) {
+        let mut start = 0;
+        for end in memchr::memchr_iter(b'\n', block.as_bytes()) {
+            let line = &block[start..end];
+            if line.len() > max_line_bytes || !self.take_plain(line, at + start) {
+                self.take_line(line.as_bytes(), at + start, max_line_bytes);
+            } else {
+                self.number += 1;
+            }
+            start = end + 1;
         }
-        Err(fault) => {
-            // The mode of these lines is lenient.
-            let _ = lines.fault(fault);
-            None
+    }
+
+    fn take_bytes(&mut self, block: &[u8], at: usize, max_line_bytes: usize) {
+        let mut start = 0;
+        for end in memchr::memchr_iter(b'\n', block) {
+            self.take_line(&block[start..end], at + start, max_line_bytes);
+            start = end + 1;
+        }
+    }
+
+    /// Takes a line if it is as most are.
+    fn take_plain(&mut self, line: &str, at: usize) -> bool {
+        let Some(plain) = self.lines.examine_plain(line) else { return false };
+        let Some(entry) = Entry::of_plain(&plain) else { return false };
+        self.lines.tally.record();
+        self.draft.push(entry, Place { chunk: 0, at: narrow(at), len: narrow(line.len()) });
+        true
+    }
+
+    fn take_line(&mut self, line: &[u8], at: usize, max_line_bytes: usize) {
+        self.number += 1;
+        let whole = Line::whole(self.number, at as u64, line, max_line_bytes);
+        match self.lines.examine(whole) {
+            None => {}
+            Some(Ok((record, raw))) => {
+                self.lines.tally.record();
+                let at = at + (raw.as_ptr().addr() - line.as_ptr().addr());
+                let place = Place { chunk: 0, at: narrow(at), len: narrow(raw.len()) };
+                self.draft.push(Entry::of_record(&record), place);
+            }
+            Some(Err(fault)) => {
+                // The mode of these lines is lenient.
+                let _ = self.lines.fault(fault);
+            }
         }
     }
 }

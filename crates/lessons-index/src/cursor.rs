@@ -82,7 +82,7 @@ impl fmt::Display for Cursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { sort, times, id, .. } = self;
         write!(f, "{}/{times}/", sort.as_str())?;
-        if let Some(time) = stamp::from_parts(self.seconds, self.nanos) {
+        if let Some(time) = stamp::from_parts((self.seconds, self.nanos)) {
             write!(f, "{time}")?;
         }
         write!(f, "/{id}")

@@ -3,14 +3,17 @@
 use std::sync::Arc;
 
 use crate::column::Symbols;
+use crate::fast::Fast;
 use crate::hash;
 use crate::lesson::Lesson;
+use crate::memory::Memory;
+use crate::plain::{self, Plain};
 use crate::record::{Field, Record};
 use crate::segment::Segment;
 use crate::stamp;
 
-/// Is a part of a file that is kept as text.
-pub(crate) type Chunk = Arc<String>;
+/// Is a part of a file; the lines in it that are lessons are text.
+pub(crate) type Chunk = Arc<Memory>;
 
 /// Most bytes of a chunk, so that places fit in 32 bits.
 pub(crate) const MAX_CHUNK_BYTES: usize = 1 << 30;
@@ -31,6 +34,52 @@ pub(crate) struct Place {
     pub(crate) len: u32,
 }
 
+/// Says where two texts stand in the line of a lesson, or that they have to be looked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Texts {
+    pub(crate) message: Spot,
+    pub(crate) resolution: Spot,
+}
+
+/// Is where a text stands in a line that is not too long. An absent text is an empty one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Spot {
+    at: u16,
+    /// The upper bit tells whether it has escapes.
+    len: u16,
+}
+
+impl Spot {
+    const ESCAPED: u16 = 1 << 15;
+    const UNKNOWN: Self = Self { at: u16::MAX, len: u16::MAX };
+
+    fn of((at, len, is_escaped): (u32, u32, bool)) -> Self {
+        match (u16::try_from(at), u16::try_from(len)) {
+            (Ok(at), Ok(len)) if len < Self::ESCAPED => {
+                Self { at, len: if is_escaped { len | Self::ESCAPED } else { len } }
+            }
+            _ => Self::UNKNOWN,
+        }
+    }
+
+    /// Returns the text, as it stands between its quotes, and whether that has escapes.
+    pub(crate) fn of_line(self, line: &[u8]) -> Option<(&[u8], bool)> {
+        let at = usize::from(self.at);
+        let len = usize::from(self.len & !Self::ESCAPED);
+        let is_known = self.len != u16::MAX || self.at != u16::MAX;
+        is_known.then(|| (&line[at..at + len], self.len & Self::ESCAPED != 0))
+    }
+}
+
+impl Texts {
+    pub(crate) const UNKNOWN: Self = Self { message: Spot::UNKNOWN, resolution: Spot::UNKNOWN };
+
+    fn of_plain(line: &Plain<'_>) -> Self {
+        let of = |text| Spot::of(line.place(text));
+        Self { message: of(plain::FAILURE_MSG), resolution: of(plain::RESOLUTION) }
+    }
+}
+
 /// Counts what was said about a lesson.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Votes {
@@ -48,6 +97,7 @@ pub(crate) struct Row {
     pub(crate) place: Place,
     /// By [`Field`], numbers of the draft's symbols.
     pub(crate) symbols: [u32; 4],
+    pub(crate) texts: Texts,
     id_end: u32,
     pub(crate) is_tombstone: bool,
 }
@@ -59,6 +109,8 @@ pub(crate) struct Draft {
     pub(crate) rows: Vec<Row>,
     pub(crate) symbols: [Symbols; 4],
     pub(crate) votes: Vec<(u32, Votes)>,
+    /// Has seen lines such as these.
+    pub(crate) fast: Fast,
     ids: String,
 }
 
@@ -72,10 +124,31 @@ pub(crate) struct Entry<'a> {
     pub(crate) seconds: i64,
     pub(crate) nanos: i32,
     pub(crate) votes: Votes,
+    pub(crate) texts: Texts,
     pub(crate) is_tombstone: bool,
 }
 
 impl<'a> Entry<'a> {
+    /// Returns `None` if a name has to be decoded first.
+    pub(crate) fn of_plain(line: &Plain<'a>) -> Option<Self> {
+        if !line.is_exact() {
+            return None;
+        }
+        let id = line.quoted(plain::ID);
+        let (seconds, nanos) = line.last_seen;
+        Some(Self {
+            hash: hash::of(id),
+            id,
+            exact: std::array::from_fn(|field| line.quoted(plain::EXACT + field)),
+            times: line.times_seen,
+            seconds,
+            nanos,
+            votes: Votes { helpful: line.helpful, harmful: line.harmful },
+            texts: Texts::of_plain(line),
+            is_tombstone: line.is_tombstone,
+        })
+    }
+
     pub(crate) fn of_record(record: &'a Record<'_>) -> Self {
         let (seconds, nanos) = stamp::parts(record.last_seen);
         Self {
@@ -86,6 +159,7 @@ impl<'a> Entry<'a> {
             seconds,
             nanos,
             votes: Votes { helpful: record.helpful, harmful: record.harmful },
+            texts: Texts::UNKNOWN,
             is_tombstone: record.is_tombstone,
         }
     }
@@ -100,21 +174,19 @@ impl<'a> Entry<'a> {
             seconds,
             nanos,
             votes: Votes { helpful: lesson.helpful, harmful: lesson.harmful },
+            texts: Texts::UNKNOWN,
             is_tombstone: lesson.is_tombstone(),
         }
     }
 }
 
 impl Draft {
-    /// Makes room for so many lessons.
-    pub(crate) fn with_capacity(lessons: usize) -> Self {
-        /// As long as most ids are.
-        const ID_BYTES: usize = 24;
-        Self {
-            rows: Vec::with_capacity(lessons),
-            ids: String::with_capacity(lessons * ID_BYTES),
-            ..Self::default()
-        }
+    /// Makes room for so many times what there is.
+    pub(crate) fn make_room(&mut self, times: usize) {
+        // Lines differ a little in length.
+        let of = |len: usize| (len * times).saturating_mul(9) / 8;
+        self.rows.reserve(of(self.rows.len()));
+        self.ids.reserve(of(self.ids.len()));
     }
 
     pub(crate) fn push(&mut self, entry: Entry<'_>, place: Place) {
@@ -134,16 +206,10 @@ impl Draft {
             nanos: entry.nanos,
             place,
             symbols,
+            texts: entry.texts,
             id_end: narrow(self.ids.len()),
             is_tombstone: entry.is_tombstone,
         });
-    }
-
-    /// Says where the line of the last lesson begins in the chunk.
-    pub(crate) fn set_last_place(&mut self, at: u32) {
-        if let Some(row) = self.rows.last_mut() {
-            row.place.at = at;
-        }
     }
 
     /// Returns drafts of lessons that are in memory; their lines are copied. None is longer than
@@ -153,8 +219,10 @@ impl Draft {
         max_segment_bytes: usize,
     ) -> Vec<Self> {
         let mut drafts = Copies::new(max_segment_bytes);
+        let mut fast = Fast::default();
         for lesson in lessons {
-            drafts.push(Entry::of_lesson(&lesson), lesson.raw());
+            let texts = fast.parse(lesson.raw()).map_or(Texts::UNKNOWN, |l| Texts::of_plain(&l));
+            drafts.push(Entry { texts, ..Entry::of_lesson(&lesson) }, lesson.raw());
         }
         drafts.finish()
     }
@@ -217,13 +285,13 @@ pub(crate) fn groups(drafts: Vec<Draft>, max_bytes: usize) -> Vec<Vec<Draft>> {
 struct Copies {
     done: Vec<Draft>,
     draft: Draft,
-    text: String,
+    text: Vec<u8>,
     max_chunk_bytes: usize,
 }
 
 impl Copies {
     fn new(max_segment_bytes: usize) -> Self {
-        let (done, draft, text) = <(Vec<Draft>, Draft, String)>::default();
+        let (done, draft, text) = <(Vec<Draft>, Draft, Vec<u8>)>::default();
         Self { done, draft, text, max_chunk_bytes: max_segment_bytes / 2 }
     }
 
@@ -232,15 +300,13 @@ impl Copies {
             self.seal();
         }
         let place = Place { chunk: 0, at: narrow(self.text.len()), len: narrow(raw.len()) };
-        self.text.push_str(raw);
+        self.text.extend_from_slice(raw.as_bytes());
         self.draft.push(entry, place);
     }
 
     fn seal(&mut self) {
         let mut draft = std::mem::take(&mut self.draft);
-        let mut text = std::mem::take(&mut self.text);
-        text.shrink_to_fit();
-        draft.chunks.push(Chunk::new(text));
+        draft.chunks.push(Chunk::new(std::mem::take(&mut self.text).into()));
         self.done.push(draft);
     }
 

@@ -1,293 +1,161 @@
 //! A strict parser of plain lines in one pass, in front of the general one.
 //!
-//! It takes objects as programs write them and gives up on all else: half surrogate pairs,
-//! exponents and huge numbers, escaped keys, nesting without end, and anything that is wrong. What
-//! it takes, the general parser takes with the same result.
+//! It takes objects as programs write them and gives up on all else, and on anything that is
+//! wrong. What it takes, the general parser takes with the same result.
 
-use std::borrow::Cow;
+use crate::grammar::{Quoted, Scan};
+use crate::plain::{EXACT, FAILURE_MSG, ID, Plain, RESOLUTION, SCOPE};
+use crate::record::Key;
+use crate::stamp;
 
-use crate::record::{Key, Record, Value};
-
-/// Digits of a number that no parser has to round or refuse.
-const MAX_DIGITS: usize = 18;
-
-/// Nesting that the bits of one word keep track of.
-const MAX_DEPTH: u32 = 60;
-
-/// Parses a trimmed line; `None` leaves it to the general parser.
-pub(crate) fn parse(line: &str) -> Option<Record<'_>> {
-    let mut scan = Scan { text: line, at: 0 };
-    let mut record = Record::default();
-    scan.eat(b'{')?;
-    scan.skip_blanks();
-    if scan.peek()? == b'}' {
-        return None;
-    }
-    loop {
-        scan.member(&mut record)?;
-        scan.skip_blanks();
-        match scan.next()? {
-            b',' => scan.skip_blanks(),
-            b'}' => break,
-            _ => return None,
-        }
-    }
-    if scan.at < line.len() {
-        return None;
-    }
-    record.finish().ok()
+/// Parses lines, and guesses what stands between two values from what stood there before.
+///
+/// The lines of a file are most often written by one program, with the same keys in the same order.
+/// So behind the value of a key there most often is the same text as in the line before, such as
+/// `,"task_type":`: a comparison of a few bytes takes the place of finding and looking up a key.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Fast {
+    /// By what comes before: the start of the line, a key that nobody knows, or one of ours.
+    guesses: [Guess; 2 + Key::COUNT],
 }
 
-struct Scan<'a> {
-    text: &'a str,
-    at: usize,
+const START: usize = 0;
+const UNKNOWN: usize = 1;
+
+/// Is the text up to a value, and the key that it names.
+#[derive(Clone, Copy, Debug, Default)]
+struct Guess {
+    text: [u64; WORDS],
+    /// Which bits of that count; none before there was a line.
+    mask: [u64; WORDS],
+    len: usize,
+    key: Option<Key>,
 }
 
-/// Is where a string stands, without its quotes.
-struct Span {
-    start: usize,
-    end: usize,
-    is_escaped: bool,
-}
+/// Longer texts are not guessed.
+const WORDS: usize = 3;
+const WINDOW: usize = WORDS * 8;
 
-impl<'a> Scan<'a> {
-    fn peek(&self) -> Option<u8> {
-        self.text.as_bytes().get(self.at).copied()
-    }
-
-    fn next(&mut self) -> Option<u8> {
-        let byte = self.peek()?;
-        self.at += 1;
-        Some(byte)
-    }
-
-    fn eat(&mut self, wanted: u8) -> Option<()> {
-        (self.next()? == wanted).then_some(())
-    }
-
-    fn skip_blanks(&mut self) {
-        while matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'\r')) {
-            self.at += 1;
-        }
-    }
-
-    fn member(&mut self, record: &mut Record<'a>) -> Option<()> {
-        let key = self.key()?;
-        let name = &self.text[key.start..key.end];
-        let Some(key) = Key::of(name) else { return self.skip_value() };
-        let value = match self.peek()? {
-            b'"' => {
-                let span = self.string()?;
-                Value::Text(self.decode(&span)?)
-            }
-            b'0'..=b'9' => {
-                let start = self.at;
-                self.skip_number()?;
-                Value::Count(self.text[start..self.at].parse().ok()?)
-            }
-            b'n' => {
-                self.word("null")?;
-                Value::Null
-            }
-            b'{' => {
-                self.skip_value()?;
-                Value::Object
-            }
-            _ => return None,
-        };
-        record.set(name, key, value).ok()
-    }
-
-    /// Passes a key, the colon behind it and blanks.
-    fn key(&mut self) -> Option<Span> {
-        let key = self.string()?;
-        if key.is_escaped {
-            return None;
-        }
-        self.skip_blanks();
-        self.eat(b':')?;
-        self.skip_blanks();
-        Some(key)
-    }
-
-    fn string(&mut self) -> Option<Span> {
-        self.eat(b'"')?;
-        let bytes = self.text.as_bytes();
-        let (start, mut is_escaped) = (self.at, false);
+impl Fast {
+    /// Parses a trimmed line; `None` leaves it to the general parser.
+    pub(crate) fn parse<'a>(&mut self, line: &'a str) -> Option<Plain<'a>> {
+        u32::try_from(line.len()).ok()?;
+        let mut scan = Scan { text: line, at: 0 };
+        let mut plain = Plain::new(line);
+        scan.eat(b'{')?;
+        let mut before = START;
         loop {
-            self.at = special(bytes, self.at)?;
-            match bytes[self.at] {
-                b'"' => {
-                    let end = self.at;
-                    self.at += 1;
-                    return Some(Span { start, end, is_escaped });
-                }
-                b'\\' => {
-                    is_escaped = true;
-                    match bytes.get(self.at + 1)? {
-                        b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => self.at += 2,
-                        b'u' => {
-                            hex(bytes.get(self.at + 2..self.at + 6)?)?;
-                            self.at += 6;
-                        }
-                        _ => return None,
-                    }
-                }
-                _ => return None,
-            }
-        }
-    }
-
-    fn decode(&self, span: &Span) -> Option<Cow<'a, str>> {
-        let text = &self.text[span.start..span.end];
-        if !span.is_escaped {
-            return Some(Cow::Borrowed(text));
-        }
-        let mut out = String::with_capacity(text.len());
-        let mut rest = text;
-        while let Some(at) = memchr::memchr(b'\\', rest.as_bytes()) {
-            out.push_str(&rest[..at]);
-            let escape = rest.as_bytes().get(at + 1)?;
-            rest = &rest[at + 2..];
-            out.push(match escape {
-                b'b' => '\u{8}',
-                b'f' => '\u{C}',
-                b'n' => '\n',
-                b'r' => '\r',
-                b't' => '\t',
-                b'u' => {
-                    let c = hex(rest.as_bytes().get(..4)?)?;
-                    rest = &rest[4..];
-                    c
-                }
-                other => char::from(*other),
-            });
-        }
-        out.push_str(rest);
-        Some(Cow::Owned(out))
-    }
-
-    fn word(&mut self, word: &str) -> Option<()> {
-        let rest = self.text.as_bytes().get(self.at..)?;
-        self.at += word.len();
-        rest.starts_with(word.as_bytes()).then_some(())
-    }
-
-    fn digits(&mut self) -> usize {
-        let start = self.at;
-        while matches!(self.peek(), Some(b'0'..=b'9')) {
-            self.at += 1;
-        }
-        self.at - start
-    }
-
-    fn skip_number(&mut self) -> Option<()> {
-        let start = self.at;
-        if self.peek() == Some(b'-') {
-            self.at += 1;
-        }
-        let starts_with_zero = self.peek() == Some(b'0');
-        let whole = self.digits();
-        if whole == 0 || (starts_with_zero && whole > 1) {
-            return None;
-        }
-        if self.peek() == Some(b'.') {
-            self.at += 1;
-            if self.digits() == 0 {
-                return None;
-            }
-        }
-        let is_plain = !matches!(self.peek(), Some(b'e' | b'E'));
-        (is_plain && self.at - start <= MAX_DIGITS).then_some(())
-    }
-
-    fn skip_scalar(&mut self) -> Option<()> {
-        match self.peek()? {
-            b'"' => self.string().map(drop),
-            b'n' => self.word("null"),
-            b't' => self.word("true"),
-            b'f' => self.word("false"),
-            _ => self.skip_number(),
-        }
-    }
-
-    /// Passes a value of any kind; of the lists and objects around it, each is one bit.
-    fn skip_value(&mut self) -> Option<()> {
-        const OBJECT: u64 = 1;
-        let (mut around, mut depth) = (0_u64, 0);
-        loop {
-            let opening = self.peek()?;
-            if matches!(opening, b'{' | b'[') {
-                self.at += 1;
-                depth += 1;
-                around = around << 1 | u64::from(opening == b'{');
-                self.skip_blanks();
-                // The closing bracket is two behind the opening one in both cases.
-                if self.peek()? != opening + 2 {
-                    if depth > MAX_DEPTH {
-                        return None;
-                    }
-                    if opening == b'{' {
-                        self.key()?;
-                    }
-                    continue;
-                }
-                self.at += 1;
-                depth -= 1;
-                around >>= 1;
+            let guess = &self.guesses[before];
+            let key = if guess.is_at(&scan) {
+                scan.at += guess.len;
+                scan.skip_blanks();
+                guess.key
             } else {
-                self.skip_scalar()?;
-            }
-            loop {
-                if depth == 0 {
-                    return Some(());
-                }
-                self.skip_blanks();
-                match (self.next()?, around & OBJECT) {
-                    (b',', OBJECT) => {
-                        self.skip_blanks();
-                        self.key()?;
-                        break;
+                let from = scan.at;
+                scan.skip_blanks();
+                match scan.peek()? {
+                    b'}' if before != START => break,
+                    b',' if before != START => {
+                        scan.at += 1;
+                        scan.skip_blanks();
                     }
-                    (b',', _) => {
-                        self.skip_blanks();
-                        break;
-                    }
-                    (b'}', OBJECT) | (b']', 0) => {
-                        depth -= 1;
-                        around >>= 1;
-                    }
+                    _ if before == START => {}
                     _ => return None,
                 }
+                let name = scan.key()?;
+                let key = Key::of(&line[name.start..name.end]);
+                self.guesses[before] = Guess::of(&line[from..scan.at], key);
+                key
+            };
+            match key {
+                Some(key) => value(&mut scan, &mut plain, key)?,
+                None => scan.skip_value()?,
+            }
+            before = key.map_or(UNKNOWN, |key| UNKNOWN + 1 + key.number());
+        }
+        (scan.at + 1 == line.len() && plain.has_id()).then_some(plain)
+    }
+}
+
+impl Guess {
+    fn of(text: &str, key: Option<Key>) -> Self {
+        if text.len() > WINDOW {
+            return Self::default();
+        }
+        let (mut window, mut mask) = ([0; WINDOW], [0; WINDOW]);
+        window[..text.len()].copy_from_slice(text.as_bytes());
+        mask[..text.len()].fill(u8::MAX);
+        Self { text: words(&window), mask: words(&mask), len: text.len(), key }
+    }
+
+    fn is_at(&self, scan: &Scan<'_>) -> bool {
+        // Near the end of a line there is nothing to gain.
+        let Some(window) = scan.text.as_bytes().get(scan.at..scan.at + WINDOW) else {
+            return false;
+        };
+        let window = words(window.try_into().expect("as long as a window"));
+        let differs = |at: usize| (window[at] ^ self.text[at]) & self.mask[at];
+        self.len > 0 && (0..WORDS).fold(0, |all, at| all | differs(at)) == 0
+    }
+}
+
+fn words(window: &[u8; WINDOW]) -> [u64; WORDS] {
+    let (words, _) = window.as_chunks::<8>();
+    std::array::from_fn(|at| u64::from_le_bytes(words[at]))
+}
+
+/// Passes the value of a key and takes what it says.
+fn value(scan: &mut Scan<'_>, plain: &mut Plain<'_>, key: Key) -> Option<()> {
+    match scan.peek()? {
+        b'"' => {
+            let found = scan.string()?;
+            text(scan, plain, key, &found)
+        }
+        b'0'..=b'9' => {
+            let start = scan.at;
+            scan.skip_number()?;
+            let count = &scan.text[start..scan.at];
+            match key {
+                Key::TimesSeen => plain.times_seen = count.parse().ok()?,
+                Key::Helpful => plain.helpful = count.parse().ok()?,
+                Key::Harmful => plain.harmful = count.parse().ok()?,
+                Key::Scope | Key::DeletedAt => {}
+                _ => return None,
+            }
+            Some(())
+        }
+        // The same as an absent key.
+        b'n' => scan.word("null"),
+        b'{' => match key {
+            Key::Metadata | Key::Scope | Key::Helpful | Key::Harmful | Key::DeletedAt => {
+                scan.skip_value()
+            }
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn text(scan: &Scan<'_>, plain: &mut Plain<'_>, key: Key, found: &Quoted) -> Option<()> {
+    match key {
+        Key::Id => plain.set(ID, found),
+        Key::Exact(field) => plain.set(EXACT + field as usize, found),
+        Key::FailureMsg => plain.set(FAILURE_MSG, found),
+        Key::Resolution => plain.set(RESOLUTION, found),
+        Key::Scope => plain.set(SCOPE, found),
+        Key::LastSeen | Key::FirstSeen => {
+            if found.is_escaped {
+                return None;
+            }
+            let time = stamp::parse_parts(&scan.text[found.start..found.end]).ok()?;
+            match key {
+                Key::LastSeen => plain.last_seen = time,
+                _ => plain.first_seen = time,
             }
         }
+        Key::DeletedAt => plain.is_tombstone = found.start < found.end,
+        Key::Helpful | Key::Harmful => {}
+        Key::TimesSeen | Key::Metadata => return None,
     }
-}
-
-/// Finds the next quote, backslash or control character, eight bytes at a time.
-fn special(bytes: &[u8], mut at: usize) -> Option<usize> {
-    const ONES: u64 = u64::MAX / 255;
-    const HIGHS: u64 = ONES * 0x80;
-    // The lowest marked byte is right; a borrow can only mark bytes above one that is.
-    let zero = |word: u64| word.wrapping_sub(ONES) & !word & HIGHS;
-    while let Some(word) = bytes.get(at..at + 8) {
-        let word = u64::from_le_bytes(word.try_into().expect("eight bytes"));
-        let control = word.wrapping_sub(ONES * 0x20) & !word & HIGHS;
-        let found = zero(word ^ (ONES * u64::from(b'"'))) | zero(word ^ (ONES * u64::from(b'\\')));
-        let found = found | control;
-        if found != 0 {
-            return Some(at + found.trailing_zeros() as usize / 8);
-        }
-        at += 8;
-    }
-    let is_special = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..0x20);
-    bytes.get(at..)?.iter().position(is_special).map(|found| at + found)
-}
-
-/// Reads the four digits of an escape; half a surrogate pair is `None`.
-fn hex(digits: &[u8]) -> Option<char> {
-    let code = digits
-        .iter()
-        .try_fold(0, |code, digit| Some(code * 16 + char::from(*digit).to_digit(16)?))?;
-    char::from_u32(code)
+    Some(())
 }

@@ -6,6 +6,7 @@ use crate::fault::{Fault, FaultKind, LineError};
 use crate::lesson::Lesson;
 use crate::options::{Mode, Options};
 use crate::parse::Parser;
+use crate::plain::Plain;
 use crate::record::Record;
 use crate::report::{Summary, Tally};
 use crate::scan::{Line, Scanner};
@@ -26,7 +27,7 @@ pub(crate) struct Intake {
 
 /// What has been read up to the last line end.
 pub(crate) struct Lines {
-    parser: Parser,
+    pub(crate) parser: Parser,
     pub(crate) tally: Tally,
     mode: Mode,
     max_faults: usize,
@@ -160,6 +161,14 @@ impl Lines {
             max_faults: options.max_faults,
             after_utf16: false,
         }
+    }
+
+    /// Returns a line without blanks around it, if it is as most are.
+    pub(crate) fn examine_plain<'a>(&mut self, line: &'a str) -> Option<Plain<'a>> {
+        // Behind UTF-16 a line begins with NUL.
+        let plain = self.parser.fast.parse(line)?;
+        self.after_utf16 = false;
+        Some(plain)
     }
 
     /// Returns the record and the text of a line, or its fault; `None` if it is blank.

@@ -29,7 +29,7 @@ impl Messages {
         let count = segment.len() as usize;
         let (mut bytes, mut ends) = (Vec::with_capacity(count * 32), Vec::with_capacity(count));
         for doc in 0..segment.len() {
-            fold::fold_into(&segment.record(doc).failure_msg, &mut bytes);
+            fold::fold_into(&segment.message(doc), &mut bytes);
             ends.push(narrow(bytes.len()));
             bytes.push(BORDER);
         }

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use simd_json::{Buffers, Node, StaticNode, Tape};
 
 use crate::classify::{classify_bytes, classify_text};
-use crate::fast;
+use crate::fast::Fast;
 use crate::fault::LineError;
 use crate::members::{self, Members};
 use crate::record::{Key, Record, Value};
@@ -25,6 +25,7 @@ const KEEP_BUFFERS_BELOW: usize = 1 << 20;
 /// more (whole numbers over 64 bits, half surrogate pairs under unknown keys) and knows what is
 /// wrong with the others. So a line is accepted exactly if `serde_json` accepts it.
 pub(crate) struct Parser {
+    pub(crate) fast: Fast,
     scratch: Vec<u8>,
     buffers: Buffers,
     tape: Tape<'static>,
@@ -33,6 +34,7 @@ pub(crate) struct Parser {
 impl Parser {
     pub(crate) fn new() -> Self {
         Self {
+            fast: Fast::default(),
             scratch: Vec::new(),
             buffers: Buffers::with_max_depth(1024, MAX_DEPTH),
             tape: Tape::null(),
@@ -49,8 +51,8 @@ impl Parser {
         let Ok(raw) = std::str::from_utf8(line) else {
             return Err(classify_bytes(line, terminated));
         };
-        if let Some(record) = fast::parse(raw) {
-            return Ok((record, raw));
+        if let Some(plain) = self.fast.parse(raw) {
+            return Ok((plain.record(), raw));
         }
         let general = if line.len() >= KEEP_BUFFERS_BELOW {
             Self::new().general(raw)
@@ -133,6 +135,10 @@ mod tests {
 
     use super::*;
 
+    fn fast(line: &str) -> Option<Record<'_>> {
+        Fast::default().parse(line).map(|plain| plain.record())
+    }
+
     #[test]
     fn plain_lines_take_the_fast_way_and_all_ways_agree() {
         let mut parser = Parser::new();
@@ -145,9 +151,11 @@ mod tests {
         ] {
             let general = parser.general(line).expect("simd-json takes it");
             assert_eq!(general, slow(line, true), "{line}");
-            assert_eq!(fast::parse(line), general.ok(), "{line}");
+            assert_eq!(fast(line), general.ok(), "{line}");
         }
     }
+
+    const GOOD: &str = r#"{"id":"a\u00e9","x":[1,-2.5,"s\u00e9\n",{"k":null}],"pattern":"\"\\\/","y":{"z":[true,false,{}]},"times_seen":12,"last_seen":"2026-01-31T09:30:00.25Z","metadata":{"k":[]},"helpful": 3, "deleted_at": "", "scope" :"s","failure_msg":""}"#;
 
     proptest! {
         /// A good line with a few bytes changed, cut out or put in: what the fast way takes, the
@@ -158,7 +166,7 @@ mod tests {
                 b"{}[]\",:\\ue0123456789.+-eE truefalsn/\t\r\x00\x7fi".to_vec()
             )), 0..4),
         ) {
-            let mut line = br#"{"id":"a\u00e9","x":[1,-2.5,"s\u00e9\n",{"k":null}],"pattern":"\"\\\/","y":{"z":[true,false,{}]},"times_seen":12,"last_seen":"2026-01-31T09:30:00.25Z","metadata":{"k":[]},"failure_msg":""}"#.to_vec();
+            let mut line = GOOD.as_bytes().to_vec();
             for (at, how, byte) in changes {
                 let at = at.index(line.len());
                 match how {
@@ -168,7 +176,12 @@ mod tests {
                 }
             }
             let line = String::from_utf8(line).unwrap();
-            if let Some(fast) = fast::parse(&line) {
+            // With guesses from the good line, and without.
+            let mut learned = Fast::default();
+            prop_assert!(learned.parse(GOOD).is_some());
+            let guessed = learned.parse(&line).map(|plain| plain.record());
+            prop_assert!(learned.parse(GOOD).is_some());
+            for fast in [guessed, fast(&line)].into_iter().flatten() {
                 let slow = slow(&line, true);
                 prop_assert_eq!(Ok(&fast), slow.as_ref());
                 if let Some(general) = Parser::new().general(&line) {

@@ -41,6 +41,27 @@ pub(crate) enum Key {
 }
 
 impl Key {
+    /// How many there are.
+    pub(crate) const COUNT: usize = 15;
+
+    /// Numbers the keys from 0.
+    pub(crate) fn number(self) -> usize {
+        match self {
+            Self::Id => 0,
+            Self::Exact(field) => 1 + field as usize,
+            Self::FailureMsg => 5,
+            Self::Resolution => 6,
+            Self::TimesSeen => 7,
+            Self::LastSeen => 8,
+            Self::FirstSeen => 9,
+            Self::Metadata => 10,
+            Self::Scope => 11,
+            Self::Helpful => 12,
+            Self::Harmful => 13,
+            Self::DeletedAt => 14,
+        }
+    }
+
     pub(crate) fn of(name: &str) -> Option<Self> {
         Some(match name {
             "id" => Self::Id,

@@ -1,15 +1,18 @@
 //! An immutable part of the index.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::OnceLock;
 
 use jiff::Timestamp;
 
 use crate::column::Column;
-use crate::draft::{Chunk, Entry, Place, Votes};
+use crate::draft::{Chunk, Entry, Place, Spot, Texts, Votes};
+use crate::fast::Fast;
 use crate::fingerprint::Failures;
 use crate::messages::Messages;
 use crate::parse::Parser;
+use crate::plain;
 use crate::record::{Field, Record};
 use crate::stamp;
 use crate::sync::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -28,6 +31,9 @@ pub(crate) const NOT_DEAD: u64 = u64::MAX;
 pub(crate) struct Segment {
     pub(crate) chunks: Box<[Chunk]>,
     pub(crate) places: Box<[Place]>,
+    pub(crate) texts: Box<[Texts]>,
+    /// Has seen lines such as these.
+    pub(crate) fast: Fast,
     pub(crate) ids: Box<str>,
     pub(crate) id_ends: Box<[u32]>,
     pub(crate) by_id: Table,
@@ -102,17 +108,45 @@ impl Segment {
 
     pub(crate) fn raw(&self, doc: u32) -> &str {
         let place = self.place(doc);
+        std::str::from_utf8(self.line(place)).expect("the line of a lesson is text")
+    }
+
+    fn line(&self, place: Place) -> &[u8] {
         let at = place.at as usize;
         &self.chunks[place.chunk as usize][at..at + place.len as usize]
+    }
+
+    /// Returns the message.
+    pub(crate) fn message(&self, doc: u32) -> Cow<'_, str> {
+        self.text(doc, self.texts[doc as usize].message, |record| record.failure_msg)
+    }
+
+    /// Returns the resolution.
+    pub(crate) fn resolution(&self, doc: u32) -> Cow<'_, str> {
+        self.text(doc, self.texts[doc as usize].resolution, |record| record.resolution)
+    }
+
+    fn text<'s>(
+        &'s self,
+        doc: u32,
+        spot: Spot,
+        of_record: impl FnOnce(Record<'s>) -> Cow<'s, str>,
+    ) -> Cow<'s, str> {
+        let Some((quoted, is_escaped)) = spot.of_line(self.line(self.place(doc))) else {
+            return of_record(self.record(doc));
+        };
+        let quoted = std::str::from_utf8(quoted).expect("a text between quotes is text");
+        if is_escaped { plain::decode(quoted).into() } else { quoted.into() }
     }
 
     /// Parses the line again.
     pub(crate) fn record(&self, doc: u32) -> Record<'_> {
         let raw = self.raw(doc);
-        crate::fast::parse(raw).unwrap_or_else(|| {
-            let parsed = Parser::new().parse(raw.as_bytes(), true);
-            parsed.expect("the line was parsed before").0
-        })
+        if let Some(plain) = self.fast.clone().parse(raw) {
+            return plain.record();
+        }
+        let parsed = Parser::new().parse(raw.as_bytes(), true);
+        parsed.expect("the line was parsed before").0
     }
 
     pub(crate) fn column(&self, field: Field) -> &Column {
@@ -130,7 +164,7 @@ impl Segment {
 
     pub(crate) fn last_seen(&self, doc: u32) -> Option<Timestamp> {
         let (seconds, nanos) = self.time_parts(doc);
-        stamp::from_parts(seconds, nanos)
+        stamp::from_parts((seconds, nanos))
     }
 
     pub(crate) fn votes(&self, doc: u32) -> Votes {
@@ -148,6 +182,7 @@ impl Segment {
             seconds,
             nanos,
             votes: self.votes(doc),
+            texts: self.texts[doc as usize],
             is_tombstone: false,
         }
     }

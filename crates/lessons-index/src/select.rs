@@ -311,7 +311,7 @@ fn has_metadata(wanted: &[(String, Value)], lesson: &LessonRef<'_>) -> bool {
 
 fn has_text(segment: &Segment, doc: u32, needle: &Finder<'_>, is_short: bool) -> bool {
     if is_short && segment.messages.get().is_none() {
-        return needle.find(&fold::fold(&segment.record(doc).failure_msg)).is_some();
+        return needle.find(&fold::fold(&segment.message(doc))).is_some();
     }
     segment.messages().contains(doc, needle)
 }

@@ -1,15 +1,20 @@
 //! A hash table from ids to lessons that holds neither: eight bytes a lesson and some room.
 
+use crate::memory::Memory;
+
 /// Finds numbers by hash; who has the ids tells whether it is the right one.
 ///
 /// Open addressing with linear probing. A slot is the upper half of the hash and a number, so that
 /// a probe rarely has to look at an id that it does not want.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Table {
-    slots: Box<[Slot]>,
+    /// Slots of eight bytes.
+    slots: Memory,
+    len: usize,
 }
 
-#[derive(Clone, Copy, Debug)]
+/// Is zero where there is nothing.
+#[derive(Clone, Copy)]
 struct Slot {
     tag: u32,
     /// `EMPTY`, `GONE` or a number.
@@ -25,15 +30,16 @@ pub(crate) const MAX: usize = GONE as usize;
 impl Table {
     /// Makes room for so many numbers: five slots for three of them.
     pub(crate) fn with_capacity(count: usize) -> Self {
-        let slot = Slot { tag: 0, value: EMPTY };
-        Self { slots: vec![slot; count + count * 2 / 3 + 1].into() }
+        let len = count + count * 2 / 3 + 1;
+        Self { slots: Memory::zeroed(len * 8), len }
     }
 
     /// Returns the number under this hash that is the right one.
     pub(crate) fn find(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<u32> {
+        let slots = self.slots.as_chunks::<8>().0;
         let mut at = self.start(hash);
         loop {
-            let slot = *self.slots.get(at)?;
+            let slot = Slot::of(*slots.get(at)?);
             if slot.value == EMPTY {
                 return None;
             }
@@ -52,40 +58,56 @@ impl Table {
         is_same: impl Fn(u32) -> bool,
     ) -> Option<u32> {
         let mut at = self.start(hash);
+        let slots = self.slots.as_chunks_mut::<8>().0;
         loop {
-            let slot = self.slots[at];
-            if slot.value == EMPTY {
-                self.slots[at] = Slot { tag: tag(hash), value };
-                return None;
+            let slot = Slot::of(slots[at]);
+            let is_old = slot.value != EMPTY;
+            if !is_old || (slot.tag == tag(hash) && is_same(slot.value)) {
+                slots[at] = Slot { tag: tag(hash), value }.bytes();
+                return is_old.then_some(slot.value);
             }
-            if slot.tag == tag(hash) && is_same(slot.value) {
-                self.slots[at].value = value;
-                return Some(slot.value);
-            }
-            at = self.after(at);
+            at = if at + 1 == self.len { 0 } else { at + 1 };
         }
     }
 
     /// Puts other numbers in place of all; `None` takes one out.
     pub(crate) fn renumber(&mut self, of: impl Fn(u32) -> Option<u32>) {
-        for slot in self.slots.iter_mut().filter(|slot| slot.value < GONE) {
-            slot.value = of(slot.value).unwrap_or(GONE);
+        for bytes in self.slots.as_chunks_mut::<8>().0 {
+            let Slot { tag, value } = Slot::of(*bytes);
+            if value < GONE {
+                *bytes = Slot { tag, value: of(value).unwrap_or(GONE) }.bytes();
+            }
         }
     }
 
     fn start(&self, hash: u64) -> usize {
         // The upper half of the product spreads the hash over any number of slots.
-        let spread = u128::from(hash) * self.slots.len() as u128;
+        let spread = u128::from(hash) * self.len as u128;
         usize::try_from(spread >> 64).expect("below the number of slots")
     }
 
     fn after(&self, at: usize) -> usize {
-        if at + 1 == self.slots.len() { 0 } else { at + 1 }
+        if at + 1 == self.len { 0 } else { at + 1 }
+    }
+}
+
+impl Slot {
+    fn of(bytes: [u8; 8]) -> Self {
+        let word = u64::from_le_bytes(bytes);
+        Self { tag: low(word >> 32), value: !low(word) }
+    }
+
+    fn bytes(self) -> [u8; 8] {
+        (u64::from(self.tag) << 32 | u64::from(!self.value)).to_le_bytes()
     }
 }
 
 /// The lower half, since the upper one is the place already.
-#[expect(clippy::cast_possible_truncation, reason = "half of the hash is wanted")]
 fn tag(hash: u64) -> u32 {
-    hash as u32
+    low(hash)
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "half of it is wanted")]
+fn low(word: u64) -> u32 {
+    word as u32
 }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use crate::draft::narrow;
 use crate::fold;
 use crate::hash::{self, Hasher};
-use crate::record::{Field, Record};
+use crate::record::Field;
 use crate::segment::Segment;
 
 /// Words in at least one of so many lessons are kept as a bit for each lesson.
@@ -45,11 +45,6 @@ pub(crate) fn ranked_text(texts: [&str; 3], out: &mut Vec<u8>) {
         fold::fold_into(text, out);
         out.push(b' ');
     }
-}
-
-/// Returns the texts that a record is ranked by.
-fn texts_of<'a>(record: &'a Record<'_>) -> [&'a str; 3] {
-    [&record.failure_msg, &record.resolution, &record.exact[Field::Pattern as usize]]
 }
 
 /// Holds the words of a segment.
@@ -148,7 +143,8 @@ impl Stream {
         };
         let mut text = Vec::new();
         for doc in 0..segment.len() {
-            ranked_text(texts_of(&segment.record(doc)), &mut text);
+            let pattern = segment.column(Field::Pattern).text_of(doc);
+            ranked_text([&segment.message(doc), &segment.resolution(doc), pattern], &mut text);
             for_each_word(&text, |word, _| {
                 let number = narrow(stream.known.len());
                 let new = Word { number, count: 0, bytes: 0, next: 0 };

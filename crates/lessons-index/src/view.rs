@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use crate::draft::Votes;
 use crate::fingerprint::Fingerprint;
 use crate::lesson::Lesson;
-use crate::record::{Field, Record};
+use crate::record::Field;
 use crate::segment::Segment;
 use crate::stamp;
 use crate::tail::Slot;
@@ -103,19 +103,28 @@ impl<'s> LessonRef<'s> {
         self.votes().harmful
     }
 
-    /// Returns what the failure said. Decodes the line.
+    /// Returns what the failure said. Copies it only where the line has escapes in it.
     pub fn failure_msg(&self) -> Cow<'s, str> {
-        self.decode(|record| record.failure_msg, |lesson| &lesson.failure_msg)
+        match self.0 {
+            Inner::Doc(segment, doc) => segment.message(doc),
+            Inner::Slot(slot) => Cow::Borrowed(&slot.lesson.failure_msg),
+        }
     }
 
-    /// Returns what resolved it. Decodes the line.
+    /// Returns what resolved it. Copies it only where the line has escapes in it.
     pub fn resolution(&self) -> Cow<'s, str> {
-        self.decode(|record| record.resolution, |lesson| &lesson.resolution)
+        match self.0 {
+            Inner::Doc(segment, doc) => segment.resolution(doc),
+            Inner::Slot(slot) => Cow::Borrowed(&slot.lesson.resolution),
+        }
     }
 
     /// Returns where the lesson holds. Decodes the line.
     pub fn scope(&self) -> Cow<'s, str> {
-        self.decode(|record| record.scope, |lesson| &lesson.scope)
+        match self.0 {
+            Inner::Doc(segment, doc) => segment.record(doc).scope,
+            Inner::Slot(slot) => Cow::Borrowed(&slot.lesson.scope),
+        }
     }
 
     /// Returns when the failure was seen first. Decodes the line.
@@ -183,17 +192,6 @@ impl<'s> LessonRef<'s> {
     pub(crate) fn recent(&self, other: &LessonRef<'_>) -> Ordering {
         let newest_first = other.time_parts().cmp(&self.time_parts());
         newest_first.then_with(|| self.id().cmp(other.id()))
-    }
-
-    fn decode(
-        &self,
-        of_record: impl FnOnce(Record<'s>) -> Cow<'s, str>,
-        of_lesson: impl FnOnce(&'s Lesson) -> &'s str,
-    ) -> Cow<'s, str> {
-        match self.0 {
-            Inner::Doc(segment, doc) => of_record(segment.record(doc)),
-            Inner::Slot(slot) => Cow::Borrowed(of_lesson(&slot.lesson)),
-        }
     }
 }
 

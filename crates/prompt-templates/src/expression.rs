@@ -156,27 +156,18 @@ impl Reader<'_, '_> {
     fn number(&mut self, sign: &str) -> Result<Option<Value>> {
         let token = self.cursor.take();
         let raw = self.cursor.str(token);
-        let (digits, radix) = match raw.split_at_checked(2) {
-            Some(("0x", digits)) => (digits, 16),
-            Some(("0o", digits)) => (digits, 8),
-            Some(("0b", digits)) => (digits, 2),
-            _ => (raw, 10),
-        };
-        let is_whole = digits.bytes().all(|byte| byte == b'_' || byte.is_ascii_digit());
-        let digits = digits.replace('_', "");
-        if let Ok(number) = i64::from_str_radix(&format!("{sign}{digits}"), radix) {
+        if let Some(number) = whole(sign, raw) {
             return Ok(Some(Value::Integer(number)));
         }
-        if is_whole && radix == 10 {
-            // `upon` would take it for a float.
+        let float = raw.parse().ok().map(|float: f64| if sign.is_empty() { float } else { -float });
+        let is_whole = raw.bytes().all(|byte| byte == b'_' || byte.is_ascii_digit());
+        if is_whole || float.is_some_and(f64::is_infinite) {
+            // `upon` would make a float of it, or infinity.
             let message = format!("the number {sign}{raw} has more than 64 bits");
             let help = "write it as text, in quotes, or give it with the data";
             return Err(Fault::syntax(token.span.start, message).help(help));
         }
-        Ok(raw
-            .parse::<f64>()
-            .ok()
-            .map(|float| Value::Float(if sign.is_empty() { float } else { -float })))
+        Ok(float.map(Value::Float))
     }
 
     /// A call, or a path that starts with a name.
@@ -262,6 +253,20 @@ impl Reader<'_, '_> {
         self.facts.uses.push(Use { span: start..end, root, is_local });
         Ok(None)
     }
+}
+
+/// Returns a whole number of 64 bits, in any of the ways to write one.
+fn whole(sign: &str, raw: &str) -> Option<i64> {
+    let (digits, radix) = match raw.split_at_checked(2) {
+        Some(("0x", digits)) => (digits, 16),
+        Some(("0o", digits)) => (digits, 8),
+        Some(("0b", digits)) => (digits, 2),
+        _ => (raw, 10),
+    };
+    if sign.is_empty() && !digits.contains('_') {
+        return i64::from_str_radix(digits, radix).ok();
+    }
+    i64::from_str_radix(&format!("{sign}{}", digits.replace('_', "")), radix).ok()
 }
 
 /// Returns what a string literal stands for; it comes with its quotes.

@@ -63,6 +63,7 @@ fn constants_that_no_data_can_make_right_do_not_compile() {
         ("{% if x %}{{ y | default: len(1) }}{% endif %}", 31, "an integer has no length"),
         ("{{ 9223372036854775808 }}", 4, "the number 9223372036854775808 has more than 64 bits"),
         ("{{ x | truncate_tokens: -9223372036854775809 }}", 26, "has more than 64 bits"),
+        ("{{ 1e400 }}", 4, "the number 1e400 has more than 64 bits"),
     ] {
         let error = store().compile("t", &format!("\u{4e2d}\n{text}")).unwrap_err();
         assert_eq!((error.line(), error.column()), (Some(2), Some(column)), "{text}: {error}");

@@ -7,7 +7,7 @@ mod common;
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
 
-use common::{KEY, Outcome, Place, SHAPES, ask as plain, builder, changed, run, settings};
+use common::{KEY, Outcome, Place, ask as plain, builder, changed, run};
 use llm_batch::{
     Body, Builder, Error, LaneChoice, Message, OnAmbiguous, PendingReason, Prices, Request,
     RequestError, Role, Run,
@@ -209,107 +209,6 @@ fn a_lower_limit_keeps_no_batch_from_being_brought_home() {
     assert!(matches!(ended, Err(Error::OverBudget { .. })), "{ended:?}");
 }
 
-/// It was told as expired, which is never billed.
-#[test]
-fn a_request_over_its_lowered_budget_is_kept_where_an_earlier_create_may_be_paid_for() {
-    let simulator = Simulator::builder()
-        .running(usize::MAX)
-        .after(|call, usual| match call.endpoint {
-            Endpoint::Create if call.nth == 0 => Reply::Drop,
-            Endpoint::List => changed(usual, |page| page["data"] = json!([])),
-            _ => expired(call, usual),
-        })
-        .start()
-        .unwrap();
-    let place = Place::new();
-    let resubmit = || open(&simulator, &place).on_ambiguous(OnAmbiguous::Resubmit);
-    let hasty = resubmit().timeout(Duration::from_secs(2));
-    let ended = go(hasty, [ask("a").with_budget(11.0)]).1;
-    assert!(matches!(ended, Err(Error::Pending { .. })), "{ended:?}");
-    simulator.end_batches();
-    let (outcomes, ended) = go(resubmit(), [ask("a").with_budget(6.0)]);
-    assert!(outcomes.is_empty(), "{outcomes:?}");
-    assert!(matches!(ended, Err(Error::Ambiguous { requests: 1, .. })), "{ended:?}");
-    assert_eq!(simulator.count(Endpoint::Create), 2);
-}
-
-/// Nor did a lowered budget of its own.
-#[test]
-fn a_lower_budget_of_a_request_holds_for_what_comes_back_and_would_be_sent_again() {
-    let (simulator, place) = (expiring(), Place::new());
-    let hasty = open(&simulator, &place).timeout(Duration::from_secs(2));
-    assert!(go(hasty, [ask("a").with_budget(9.0)]).1.is_err());
-    simulator.end_batches();
-    let (outcomes, _) = go(open(&simulator, &place), [ask("a").with_budget(1.0)]);
-    assert_eq!(outcomes[0].1.as_ref().unwrap_err().kind(), "over_budget");
-    assert_eq!(simulator.count(Endpoint::Create), 1);
-}
-
-/// It held only for what had not been looked for yet.
-#[test]
-fn a_lower_budget_of_a_request_holds_for_a_lost_create_that_is_absent() {
-    for shape in SHAPES {
-        let simulator = Simulator::builder()
-            .before(|call| {
-                ((call.endpoint, call.nth) == (Endpoint::Create, 0)).then_some(Reply::Drop)
-            })
-            .start()
-            .unwrap();
-        let place = Place::new();
-        let open = || {
-            let settings = settings(shape(simulator.url(), KEY), &place.state());
-            settings.prices(Prices::parse(PRICES).unwrap())
-        };
-        let hasty = open().list_lag(Duration::from_mins(5)).timeout(Duration::from_secs(2));
-        let ended = go(hasty, ["a", "b"].map(|id| ask(id).with_budget(9.0))).1;
-        assert!(matches!(ended, Err(Error::Ambiguous { .. })), "{ended:?}");
-        let (outcomes, ended) = go(open(), [ask("a").with_budget(1.0), ask("b").with_budget(9.0)]);
-        ended.unwrap();
-        let outcome = |id| &outcomes.iter().find(|(of, _)| of == id).unwrap().1;
-        assert_eq!(outcome("a").as_ref().unwrap_err().kind(), "over_budget");
-        assert!(outcome("b").is_ok());
-        assert_eq!(simulator.paid(), ["question b"]);
-    }
-}
-
-/// Nor did it hold for the rest of a batch that the provider would not run.
-#[test]
-fn a_lower_budget_of_a_request_holds_for_the_rest_of_a_rejected_batch() {
-    for is_full in [false, true] {
-        let simulator = Simulator::builder()
-            .after(move |call, usual| match call.endpoint {
-                Endpoint::Poll if call.nth == 0 => Reply::Silence,
-                Endpoint::Poll if call.seen.path.ends_with("_1") => changed(usual, |batch| {
-                    let code = if is_full { "token_limit_exceeded" } else { "invalid_request" };
-                    let line = if is_full { Value::Null } else { json!(1) };
-                    batch["status"] = json!("failed");
-                    batch["output_file_id"] = Value::Null;
-                    batch["request_counts"] = json!({"total": 2, "completed": 0, "failed": 0});
-                    let fault = json!({"code": code, "line": line, "message": "no"});
-                    batch["errors"] = json!({"data": [fault]});
-                }),
-                _ => usual,
-            })
-            .start()
-            .unwrap();
-        let place = Place::new();
-        let open = || {
-            let settings = settings(common::open_ai(simulator.url(), KEY), &place.state());
-            settings.prices(Prices::parse(PRICES).unwrap())
-        };
-        let hasty = open().timeout(Duration::from_secs(2));
-        let ended = go(hasty, ["a", "b"].map(|id| ask(id).with_budget(9.0))).1;
-        assert!(matches!(ended, Err(Error::Pending { .. })), "{ended:?}");
-        let (outcomes, ended) = go(open(), ["a", "b"].map(|id| ask(id).with_budget(1.0)));
-        ended.unwrap();
-        let kinds: Vec<&str> =
-            outcomes.iter().map(|(_, outcome)| outcome.as_ref().unwrap_err().kind()).collect();
-        let first = if is_full { "over_budget" } else { "invalid_request" };
-        assert_eq!(kinds, [first, "over_budget"]);
-        assert_eq!(simulator.count(Endpoint::Create), 1);
-    }
-}
-
 #[test]
 fn writing_into_a_cache_is_in_the_estimate() {
     let prices = r#"{"as_of": "2026-01-01", "models": {"model-a": {"input": 1000, "output": 0,
@@ -350,41 +249,6 @@ fn writing_into_a_cache_is_in_the_estimate() {
     assert!(!refused(&shared, false, 2.4));
     assert!(refused(&shared, true, 2.4), "our mark");
     assert!(!refused(&shared, true, 4.8));
-}
-
-/// It was asked once, before the first time.
-#[test]
-fn a_budget_of_a_request_holds_for_all_that_may_be_paid_for_it() {
-    let (simulator, place) = (losing(Endpoint::Ask), Place::new());
-    let asked = |dollars: f64| {
-        let ended = go(retrying(&simulator, &place), [ask("a").with_budget(dollars)]).1;
-        assert!(matches!(ended, Err(Error::Ambiguous { .. })), "{ended:?}");
-        simulator.count(Endpoint::Ask)
-    };
-    assert_eq!(asked(25.0), 2);
-    assert_eq!(asked(25.0), 2, "nor after a restart");
-    assert_eq!(asked(35.0), 3);
-}
-
-#[test]
-fn a_lost_create_is_not_sent_again_over_the_budget_of_one_of_its_requests() {
-    let simulator = Simulator::builder()
-        .after(|call, usual| match call.endpoint {
-            Endpoint::Create => Reply::Drop,
-            // The fence is seen, and nothing else.
-            Endpoint::List if call.nth > 0 => changed(usual, |page| page["data"] = json!([])),
-            _ => usual,
-        })
-        .start()
-        .unwrap();
-    let place = Place::new();
-    let settings = || {
-        let settings = open(&simulator, &place).on_ambiguous(OnAmbiguous::Resubmit);
-        settings.list_lag(Duration::from_mins(5)).timeout(Duration::from_secs(2))
-    };
-    let ended = go(settings(), [ask("a").with_budget(8.0), ask("b")]).1;
-    assert!(matches!(ended, Err(Error::Ambiguous { requests: 2, .. })), "{ended:?}");
-    assert_eq!(simulator.count(Endpoint::Create), 1);
 }
 
 /// What came too late for its second create, or out of it, was told as if nobody could bill it.

@@ -161,12 +161,15 @@ fn a_thousand_open_batches_take_no_thread_each_and_are_polled_ever_less() {
 #[test]
 fn batches_that_are_waited_for_end_when_somebody_says_stop() {
     let (provider, place, stop) = (Arc::new(Slow::default()), Place::quick(), Stop::new());
-    let llm = settings(&provider, &place).stop(stop.clone()).build().unwrap();
+    // Nothing is due meanwhile.
+    let settings = settings(&provider, &place).poll_interval(Duration::from_hours(1));
+    let llm = settings.timeout(Duration::from_hours(2)).stop(stop.clone()).build().unwrap();
     let tickets: Vec<_> = (0..50).map(|n| llm.submit(ask(&n.to_string())).unwrap()).collect();
     provider.wait_for(50);
     stop.stop();
     for ticket in tickets {
-        let Err(BatchError::Failed(error)) = ticket.wait() else { panic!("an answer") };
+        let ended = ticket.wait_timeout(Duration::from_mins(1)).unwrap();
+        let Err(BatchError::Failed(error)) = ended else { panic!("an answer") };
         assert!(matches!(*error, RequestError::Pending { .. }), "{error}");
     }
 }

@@ -46,9 +46,11 @@ The table of --prices has dollars for a million tokens, and a day from which the
     {"as_of":"2026-01-01","models":{"the-model":{"input":3,"output":15}}}
 
 A submission whose answer is lost is looked for in the provider's list, so that nothing is paid for
-twice: it is sent again only when two lists --list-lag apart do not have it, and only with a key of
-the same account. The state may be moved to another machine while no run uses it; of two runs that go
-on with copies of it, each may send what the other has sent."#;
+twice: it is sent again only when two lists --list-lag apart do not have it, with a key of the same
+account, and from the very state folder that it was sent from. The state may be moved to another
+machine while no run uses it: a run there collects all that the provider has, and holds what is lost
+until --on-ambiguous resubmit allows it to be sent again. Of two runs that go on with copies of one
+state, each sends what was not sent yet when it was copied."#;
 
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = FORMATS)]

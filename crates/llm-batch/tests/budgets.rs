@@ -6,8 +6,10 @@ mod common;
 
 use std::time::Duration;
 
-use common::{KEY, Outcome, Place, SHAPES, ask as plain, builder, changed, run, settings};
-use llm_batch::{Builder, Error, LaneChoice, OnAmbiguous, Prices, Request, Run};
+use common::{
+    KEY, Outcome, Place, SHAPES, ask as plain, builder, changed, losing_the_first, run, settings,
+};
+use llm_batch::{Builder, Error, LaneChoice, OnAmbiguous, Prices, Request, Run, Stop};
 use llm_simulator::{Call, Endpoint, Reply, Simulator};
 use serde_json::{Value, json};
 
@@ -132,19 +134,14 @@ fn a_lower_budget_of_a_request_holds_for_what_comes_back_and_would_be_sent_again
 #[test]
 fn a_lower_budget_of_a_request_holds_for_a_lost_create_that_is_absent() {
     for shape in SHAPES {
-        let simulator = Simulator::builder()
-            .before(|call| {
-                ((call.endpoint, call.nth) == (Endpoint::Create, 0)).then_some(Reply::Drop)
-            })
-            .start()
-            .unwrap();
+        let stop = Stop::new();
+        let simulator = losing_the_first(false, &stop);
         let place = Place::new();
         let open = || {
             let settings = settings(shape(simulator.url(), KEY), &place.state());
             settings.prices(Prices::parse(PRICES).unwrap())
         };
-        let hasty = open().list_lag(Duration::from_mins(5)).timeout(Duration::from_secs(2));
-        let ended = go(hasty, ["a", "b"].map(|id| ask(id).with_budget(9.0))).1;
+        let ended = go(open().stop(stop), ["a", "b"].map(|id| ask(id).with_budget(9.0))).1;
         assert!(matches!(ended, Err(Error::Ambiguous { .. })), "{ended:?}");
         let (outcomes, ended) = go(open(), [ask("a").with_budget(1.0), ask("b").with_budget(9.0)]);
         ended.unwrap();
@@ -159,9 +156,16 @@ fn a_lower_budget_of_a_request_holds_for_a_lost_create_that_is_absent() {
 #[test]
 fn a_lower_budget_of_a_request_holds_for_the_rest_of_a_rejected_batch() {
     for is_full in [false, true] {
+        let stop = Stop::new();
+        let hand = stop.clone();
         let simulator = Simulator::builder()
+            .before(move |call| {
+                if call.endpoint == Endpoint::Poll {
+                    hand.stop();
+                }
+                None
+            })
             .after(move |call, usual| match call.endpoint {
-                Endpoint::Poll if call.nth == 0 => Reply::Silence,
                 Endpoint::Poll if call.seen.path.ends_with("_1") => changed(usual, |batch| {
                     let code = if is_full { "token_limit_exceeded" } else { "invalid_request" };
                     let line = if is_full { Value::Null } else { json!(1) };
@@ -180,8 +184,7 @@ fn a_lower_budget_of_a_request_holds_for_the_rest_of_a_rejected_batch() {
             let settings = settings(common::open_ai(simulator.url(), KEY), &place.state());
             settings.prices(Prices::parse(PRICES).unwrap())
         };
-        let hasty = open().timeout(Duration::from_secs(2));
-        let ended = go(hasty, ["a", "b"].map(|id| ask(id).with_budget(9.0))).1;
+        let ended = go(open().stop(stop), ["a", "b"].map(|id| ask(id).with_budget(9.0))).1;
         assert!(matches!(ended, Err(Error::Pending { .. })), "{ended:?}");
         let (outcomes, ended) = go(open(), ["a", "b"].map(|id| ask(id).with_budget(1.0)));
         ended.unwrap();

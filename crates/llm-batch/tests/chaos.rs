@@ -1,8 +1,8 @@
 //! Whatever goes wrong, over thousands of seeds: nothing is paid twice, lost or swapped.
 //!
 //! `CHAOS_SEEDS` says how many seeds are tried (2,000 unless said otherwise) and `CHAOS_KILLS` how
-//! many of a process that is killed (100); `CHAOS_FIRST` is the first of either. A failure names
-//! its seed.
+//! many of a process that is killed (100), `CHAOS_TICKETS` how many through tickets (200);
+//! `CHAOS_FIRST` is the first of each. A failure names its seed.
 
 #![allow(clippy::unwrap_used, reason = "a helper of tests is not seen as a test")]
 
@@ -21,11 +21,12 @@ use std::thread;
 use std::time::Duration;
 
 use common::{KEY, Place, SHAPES, settings};
-use llm_batch::{Builder, Delivered, Request, Status};
+use llm_batch::{BatchError, Builder, Delivered, Request, Status};
 use llm_simulator::{Faults, Reply, Said, Simulator};
 
 const SEEDS: u64 = 2_000;
 const KILLS: u64 = 100;
+const TICKETS: u64 = 200;
 const REQUESTS: usize = 7;
 
 fn number(name: &str) -> Option<u64> {
@@ -112,6 +113,44 @@ fn whatever_goes_wrong_nothing_is_paid_twice_lost_or_swapped() {
             }
         }
         assert_eq!(answered.len(), REQUESTS, "seed {seed}");
+        assert_paid_once(&simulator, seed);
+    });
+}
+
+/// The same through tickets: many passes, few threads, and batches of three.
+#[test]
+fn whatever_goes_wrong_each_ticket_gets_its_own_answer_paid_for_once() {
+    each_seed(number("CHAOS_TICKETS").unwrap_or(TICKETS), |seed| {
+        let (simulator, place) = (simulator(seed).start().unwrap(), Place::quick());
+        simulator.plant_foreign(3);
+        let mut open: Vec<Request> = requests().collect();
+        for round in 0.. {
+            assert!(round < 60, "seed {seed}: no end");
+            let timeout = Duration::from_millis(50 << (round / 2).min(8));
+            let llm = builder(simulator.url(), KEY, seed, &place.state()).max_in_flight(2);
+            let llm = llm.max_items(3).linger(Duration::ZERO).timeout(timeout).build().unwrap();
+            let submit = |request: Request| (request.id.clone(), llm.submit(request).unwrap());
+            let tickets: Vec<_> = open.into_iter().map(submit).collect();
+            let mut unfinished = BTreeSet::new();
+            for (id, ticket) in tickets {
+                match ticket.wait() {
+                    Ok(answer) => {
+                        let text = Some(format!("answer to question {id}"));
+                        assert_eq!(answer.text, text, "seed {seed}");
+                    }
+                    Err(BatchError::Failed(error))
+                        if matches!(error.kind(), "pending" | "ambiguous") =>
+                    {
+                        unfinished.insert(id);
+                    }
+                    Err(error) => panic!("seed {seed}: {id}: {error}"),
+                }
+            }
+            open = requests().filter(|request| unfinished.contains(&request.id)).collect();
+            if open.is_empty() {
+                break;
+            }
+        }
         assert_paid_once(&simulator, seed);
     });
 }

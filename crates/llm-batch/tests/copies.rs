@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use common::{
     Endpoint, Faults, KEY, Outcome, Place, Reply, SHAPES, Shape, Sim, Simulator, ask,
-    assert_answered, builder, open, open_ai, run, settings,
+    assert_answered, builder, losing_the_first, open, open_ai, run, settings,
 };
-use llm_batch::{Error, OnAmbiguous, Run};
+use llm_batch::{Error, OnAmbiguous, Run, Stop};
 use serde_json::Value;
 
 fn copied(from: &Path) -> Place {
@@ -84,23 +84,12 @@ fn of_two_copies_with_a_lost_create_the_second_sees_that_the_first_has_sent_it_a
 /// A provider that does not take the first create, or loses its answer, and a state folder in which
 /// that create is of unknown fate.
 fn lost(shape: Shape, is_taken: bool) -> (Simulator, Place) {
-    let is_first = move |endpoint, nth| (endpoint, nth) == (Endpoint::Create, 0);
-    let simulator = Simulator::builder()
-        .before(move |call| (!is_taken && is_first(call.endpoint, call.nth)).then_some(Reply::Drop))
-        .after(
-            move |call, usual| {
-                if is_first(call.endpoint, call.nth) { Reply::Drop } else { usual }
-            },
-        )
-        .running(usize::MAX)
-        .start()
-        .unwrap();
+    let (stop, place) = (Stop::new(), Place::new());
+    let simulator = losing_the_first(is_taken, &stop);
     // So that there is something in the list before the create.
     simulator.plant_foreign(7);
-    let place = Place::new();
-    let slow = settings(shape(simulator.url(), KEY), &place.state());
-    let slow = slow.list_lag(Duration::from_mins(1)).timeout(Duration::from_secs(2));
-    assert!(run(&slow.build().unwrap(), ["a", "b"].map(ask)).1.is_err());
+    let stopped = settings(shape(simulator.url(), KEY), &place.state()).stop(stop);
+    assert!(run(&stopped.build().unwrap(), ["a", "b"].map(ask)).1.is_err());
     (simulator, place)
 }
 
@@ -110,7 +99,6 @@ fn go_on(
     place: &Place,
     policy: OnAmbiguous,
 ) -> (Vec<Outcome>, Result<Run, Error>) {
-    simulator.end_batches();
     let settings = settings(shape(simulator.url(), KEY), &place.state()).on_ambiguous(policy);
     run(&settings.build().unwrap(), ["a", "b"].map(ask))
 }
@@ -133,11 +121,6 @@ fn a_lost_create_is_sent_again_from_its_own_folder_and_not_from_a_copy() {
         // Renamed, it is the same folder.
         fs::rename(place.state(), place.path().join("renamed")).unwrap();
         fs::rename(place.path().join("renamed"), place.state()).unwrap();
-        let settings = settings(shape(simulator.url(), KEY), &place.state());
-        let hasty = settings.timeout(Duration::from_secs(2)).build().unwrap();
-        assert!(matches!(run(&hasty, ["a", "b"].map(ask)).1, Err(Error::Pending { .. })));
-        drop(hasty);
-        assert_eq!(simulator.count(Endpoint::Create), 2);
         assert_answered(&go_on(shape, &simulator, &place, OnAmbiguous::Hold).0, &["a", "b"]);
         // What another one has sent is not what this one has lost.
         let (outcomes, ended) = go_on(shape, &simulator, &copy, OnAmbiguous::Hold);
@@ -166,11 +149,7 @@ fn a_folder_that_was_moved_sends_a_lost_create_again_where_that_is_allowed_by_na
         let (simulator, place) = lost(shape, false);
         let moved = copied(&place.state());
         drop(place);
-        let settings = settings(shape(simulator.url(), KEY), &moved.state());
-        let settings = settings.on_ambiguous(OnAmbiguous::Resubmit).timeout(Duration::from_secs(2));
-        assert!(run(&settings.build().unwrap(), ["a", "b"].map(ask)).1.is_err());
-        // The one that was sent from here is this folder's own.
-        let (outcomes, ended) = go_on(shape, &simulator, &moved, OnAmbiguous::Hold);
+        let (outcomes, ended) = go_on(shape, &simulator, &moved, OnAmbiguous::Resubmit);
         assert_answered(&outcomes, &["a", "b"]);
         let counts = ended.unwrap().accounting;
         assert_eq!((counts.possibly_paid_twice, simulator.count(Endpoint::Create)), (2, 2));

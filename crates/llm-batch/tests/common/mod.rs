@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use llm_batch::providers::{Anthropic, OpenAi};
-use llm_batch::{Answer, Builder, LlmBatch, Provider, Request, RequestError};
+use llm_batch::{Answer, Builder, LlmBatch, Provider, Request, RequestError, Stop};
 pub use llm_simulator::{Endpoint, Reply, Seen, Simulator};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -191,6 +191,26 @@ pub fn settings(provider: Arc<dyn Provider>, state: &Path) -> Builder {
 
 pub fn builder(url: &str, state: &Path) -> Builder {
     settings(anthropic(url, KEY), state)
+}
+
+/// Returns a provider that takes the first create, or does not, and loses its answer; who looks for it
+/// is stopped.
+pub fn losing_the_first(is_taken: bool, stop: &Stop) -> Simulator {
+    let is_first = |endpoint, nth| (endpoint, nth) == (Endpoint::Create, 0);
+    let stop = stop.clone();
+    Simulator::builder()
+        .before(move |call| {
+            // With one in it, it is the look for the newest batch, before the create.
+            if call.endpoint == Endpoint::List && call.seen.query("limit") != Some("1") {
+                stop.stop();
+            }
+            (!is_taken && is_first(call.endpoint, call.nth)).then_some(Reply::Drop)
+        })
+        .after(
+            move |call, usual| if is_first(call.endpoint, call.nth) { Reply::Drop } else { usual },
+        )
+        .start()
+        .unwrap()
 }
 
 /// Changes the object of an answer.

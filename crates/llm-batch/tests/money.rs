@@ -253,15 +253,20 @@ fn a_busy_provider_is_waited_for_and_the_wait_it_asks_for_is_kept() {
     }
 }
 
+/// The account is limited, so nobody else tries meanwhile: in this run, or with a ticket.
 #[test]
 fn the_waits_of_one_busy_create_hold_back_the_others() {
     let sim = losing(1, || {
-        Reply::error(429, "rate_limit_error", "slow down").with_header("retry-after", "0.2")
+        Reply::error(429, "rate_limit_error", "slow down").with_header("retry-after", "60")
     });
     let place = Place::new();
+    let llm = builder(sim.url(), &place.state()).timeout(Duration::from_secs(1)).build().unwrap();
     let requests = (0..5).map(|n| Request::prompt(n.to_string(), format!("m{n}"), n.to_string()));
-    run(&open(&sim, &place), requests).1.unwrap();
-    assert_eq!(sim.creates(), 6, "the account is limited, so nobody else tries meanwhile");
+    assert!(matches!(run(&llm, requests).1, Err(Error::Pending { .. })));
+    let ticket = llm.submit(ask("a")).unwrap();
+    llm.flush().wait().unwrap();
+    assert!(ticket.wait().is_err());
+    assert_eq!(sim.creates(), 1);
 }
 
 #[test]

@@ -380,3 +380,20 @@ fn a_provider_that_is_asked_for_its_key_holds_nobody_up() {
         assert_eq!(*provider.ended_well.lock().unwrap(), [true], "{id}");
     }
 }
+
+/// An id that a run waits for is nobody else's until it ends: both would send it.
+#[test]
+fn a_ticket_of_an_id_that_a_run_waits_for_is_refused() {
+    let place = Place::new();
+    let (llm, inside, gate) = gated(&place, Duration::ZERO);
+    thread::scope(|scope| {
+        let running = scope.spawn(|| run(&llm, [ask("slow")]).1);
+        inside.recv().unwrap();
+        let refused = llm.submit(ask("slow")).unwrap().wait();
+        gate.send(()).unwrap();
+        let Err(BatchError::Failed(error)) = refused else { panic!("{refused:?}") };
+        assert!(error.to_string().contains("slow"), "{error}");
+        assert_eq!(running.join().unwrap().unwrap().accounting.succeeded, 1);
+    });
+    assert_eq!(llm.accounting().submissions, 1);
+}

@@ -93,6 +93,42 @@ pub(crate) fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
+/// As [`write_synced`] for two files, with one wait for the disk where it can be had.
+pub(crate) fn write_both_synced(files: [(&Path, &[u8]); 2]) -> io::Result<()> {
+    let [one, other] = files.map(|(path, bytes)| {
+        let mut file = File::create(path)?;
+        file.write_all(bytes)?;
+        note(|| Change::Write(path.to_owned(), bytes.to_owned()));
+        Ok::<_, io::Error>((file, path))
+    });
+    let (one, other) = (one?, other?);
+    let sync = |(file, path): &(File, &Path)| {
+        file.sync_all()?;
+        note(|| Change::Sync((*path).to_owned()));
+        Ok(())
+    };
+    let (first, second) = together(|| sync(&one), || sync(&other));
+    first.and(second)
+}
+
+/// Does two things at once: the first on a thread of its own, if there can be one.
+pub(crate) fn together<A: Send, B>(
+    one: impl Fn() -> io::Result<A> + Sync,
+    other: impl FnOnce() -> B,
+) -> (io::Result<A>, B) {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("git-disk".to_owned());
+        match thread.spawn_scoped(scope, &one) {
+            Ok(thread) => {
+                let other = other();
+                let panicked = |_| Err(io::Error::other("the thread for the disk has panicked"));
+                (thread.join().unwrap_or_else(panicked), other)
+            }
+            Err(_) => (one(), other()),
+        }
+    })
+}
+
 /// Adds to a file that stands at `path`; what is added is on the disk afterwards.
 pub(crate) fn append_synced(mut file: &File, path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.write_all(bytes)?;

@@ -41,7 +41,7 @@ const KEPT_PREFIXES: [&str; 6] =
     ["GIT_CONFIG_KEY_", "GIT_CONFIG_VALUE_", "GIT_HTTP_", "GIT_PROXY_", "GIT_SSH", "GIT_SSL_"];
 
 /// Settings that hold for every call, over those of the user and the repository.
-const SETTINGS: [&str; 11] = [
+const SETTINGS: [&str; 12] = [
     // No housekeeping in the back: it would hold locks, and prune what no ref reaches yet.
     "gc.auto=0",
     "maintenance.auto=false",
@@ -50,6 +50,8 @@ const SETTINGS: [&str; 11] = [
     "push.recurseSubmodules=no",
     "push.gpgSign=false",
     "submodule.recurse=false",
+    // What is given as an id is one: git need not look for refs that are called so, six times each.
+    "core.warnAmbiguousRefs=false",
     // Output is read by this crate.
     "color.ui=false",
     "color.push=false",

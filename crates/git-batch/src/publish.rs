@@ -4,6 +4,7 @@
 //! work as they do by hand. Nothing that others share is written: no `FETCH_HEAD`, no
 //! `refs/remotes`, no tags, no configuration.
 
+mod ahead;
 mod error;
 mod fetch;
 pub(crate) mod push;
@@ -14,10 +15,13 @@ pub(crate) mod scrub;
 use bstr::BString;
 use gix::ObjectId;
 
+pub(crate) use self::ahead::Ahead;
 pub use self::error::PublishError;
 pub use self::fetch::fetch;
 pub(crate) use self::fetch::forget;
+pub(crate) use self::push::push_known;
 pub use self::push::{PushOptions, push, push_with};
+pub(crate) use self::remote::Untracked;
 pub use self::remote::{RemoteState, remote_refs};
 pub use crate::porcelain::{Class, PushStatus};
 

@@ -176,8 +176,8 @@ fn hooks_of_the_remote_get_the_push_options() {
 #[test]
 fn more_branches_than_one_command_line_takes_are_two_pushes() {
     let fixture = Fixture::new();
-    let long = "x".repeat(200);
-    let operations = (0..1100)
+    let long = ["x"; 4].map(|x| x.repeat(240)).join("/");
+    let operations = (0..300)
         .flat_map(|n| {
             let branch = format!("{long}/{n}");
             let commit = Commit::new(&branch, "m").write("n", n.to_string());

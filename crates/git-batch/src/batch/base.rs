@@ -8,7 +8,7 @@ use super::deliver::pause;
 use super::{Batch, Branch};
 use crate::outcome::causes;
 use crate::program::Git;
-use crate::publish::{self, PublishError, RemoteState};
+use crate::publish::{self, Ahead, PublishError, RemoteState};
 use crate::{Class, OpError, OpErrorKind, guard};
 
 /// How often a remote is asked again that could not be reached.
@@ -17,22 +17,45 @@ const MAX_ASKS: u32 = 5;
 impl Batch<'_, '_> {
     /// What the remote has, asked once per batch.
     pub(super) fn remote(&mut self) -> Result<&RemoteState, OpError> {
+        let first = self.take_answers();
         if self.remote.is_none() {
-            let state = self.ask(publish::remote_refs)?;
+            let state = self.ask(first, publish::remote_refs)?;
             self.remote = Some(state);
         }
         Ok(self.remote.as_ref().expect("it was set above"))
     }
 
-    /// Asks the remote, once more where a network or a server may just have been busy.
+    /// Begins to ask what a push will need, now that there is something to push.
+    pub(super) fn ask_ahead(&mut self) {
+        if self.ahead.is_none() && self.named.is_none() && !self.last_push.is_empty() {
+            let (git, remote) = (&self.session.git, &self.session.settings.remote);
+            let ahead = Ahead::ask(git, remote, self.remote.is_none());
+            self.receipt.processes += ahead.processes;
+            self.ahead = Some(ahead);
+        }
+    }
+
+    /// Waits for what was asked ahead; gives what the remote said it has.
+    fn take_answers(&mut self) -> Option<Result<RemoteState, PublishError>> {
+        let mut answers = self.ahead.take()?.take();
+        self.named = answers.settings.take();
+        answers.refs()
+    }
+
+    /// Asks the remote, once more where a network or a server may just have been busy. The `first` answer
+    /// may be there already.
     fn ask<T>(
         &mut self,
+        mut first: Option<Result<T, PublishError>>,
         question: impl Fn(&Git, &str) -> Result<T, PublishError>,
     ) -> Result<T, OpError> {
         let mut retry = 0;
         loop {
-            self.receipt.processes += 1;
-            match question(&self.session.git, &self.session.settings.remote) {
+            let answer = first.take().unwrap_or_else(|| {
+                self.receipt.processes += 1;
+                question(&self.session.git, &self.session.settings.remote)
+            });
+            match answer {
                 Err(PublishError::Failed { class: Class::Transient, .. }) if retry < MAX_ASKS => {
                     std::thread::park_timeout(pause(retry));
                     retry += 1;
@@ -102,7 +125,7 @@ impl Batch<'_, '_> {
         }
         let wanted = name.as_bstr().to_owned();
         let wanted = [wanted];
-        let fetched = self.ask(|git, remote| publish::fetch(git, remote, &wanted))?;
+        let fetched = self.ask(None, |git, remote| publish::fetch(git, remote, &wanted))?;
         // It takes two.
         self.receipt.processes += 1;
         // It may have moved once more since it was listed; the lease of the push notices.

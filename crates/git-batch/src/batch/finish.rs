@@ -32,11 +32,7 @@ impl Batch<'_, '_> {
             return;
         }
         let tips: Vec<ObjectId> = pending.iter().map(|p| p.commit).collect();
-        let prepared = self.session.store.persist(&tips).and_then(|keep| {
-            self.keeps.push(keep);
-            self.open_record(&mut pending, outcomes, job)
-        });
-        match prepared {
+        match self.keep_built(&tips, &mut pending, outcomes, job) {
             Ok(()) => {
                 self.carry_out(pending, outcomes, job.onto);
                 self.close(job.recorded, outcomes);

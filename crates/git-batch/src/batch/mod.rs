@@ -27,7 +27,7 @@ use gix::refs::FullName;
 pub(crate) use self::deliver::pause;
 pub(crate) use self::session::{Ran, Session, Writer};
 use crate::passage::{Passage, Question};
-use crate::publish::RemoteState;
+use crate::publish::{Ahead, RemoteState, Untracked};
 use crate::record::{OpenRecord, References, wire_enum, wire_struct};
 use crate::store::{CheckedOut, Keep, WorktreeMove, check_not_checked_out, clashes};
 use crate::{
@@ -44,6 +44,10 @@ struct Batch<'s, 'a> {
     checked_out: CheckedOut,
     branches: BTreeMap<FullName, Branch>,
     remote: Option<RemoteState>,
+    /// What is asked of the remote while the batch is built.
+    ahead: Option<Ahead>,
+    /// The remote as a push names it, once that was needed.
+    named: Option<Untracked>,
     /// Where new branches start, once that was needed.
     default_base: Option<ObjectId>,
     /// Until when to wait for worktrees that others work in, once one was looked at.
@@ -211,6 +215,7 @@ impl Batch<'_, '_> {
                     built.needs.append(&mut needs);
                     waiting.insert(index);
                     pending.push(built);
+                    self.ask_ahead();
                 }
                 Err(outcome) => {
                     self.note_failure(index, &operation.kind, &outcome);

@@ -10,7 +10,7 @@ use super::session::{Job, Session};
 use super::{Batch, Pending, PendingKind};
 use crate::record::{Built, Key, Record};
 use crate::{
-    ApplyError, OnMoved, OpError, OpErrorKind, Operation, OperationKind, Outcome, Push, stops,
+    ApplyError, OnMoved, OpError, OpErrorKind, Operation, OperationKind, Outcome, Push, disk, stops,
 };
 
 impl Session<'_> {
@@ -54,9 +54,10 @@ impl Session<'_> {
 }
 
 impl Batch<'_, '_> {
-    /// Writes down what is about to be done.
-    pub(super) fn open_record(
+    /// Makes durable what was built, and writes down what is about to be done.
+    pub(super) fn keep_built(
         &mut self,
+        tips: &[ObjectId],
         pending: &mut Vec<Pending>,
         outcomes: &[Option<Outcome>],
         job: &Job<'_>,
@@ -78,12 +79,18 @@ impl Batch<'_, '_> {
             last_push: std::mem::take(&mut self.last_push),
         };
         let key = job.key.unwrap_or_else(Key::unique);
-        let record = self.session.records.begin(key, job.key.is_some(), &built);
+        let Session { store, records, .. } = &mut *self.session;
+        let (record, keep) = disk::together(|| records.write(key, &built), || store.persist(tips));
+        // Only when the objects are there.
+        let record = keep.map(|keep| {
+            self.keeps.push(keep);
+            record.and_then(|record| records.begin(record, job.key.is_some()))
+        });
         // Only lent, so that nothing of it has to be copied.
         *pending = built.pending;
         self.branches = built.branches;
         self.last_push = built.last_push;
-        let record = record.map_err(|error| {
+        let record = record?.map_err(|error| {
             OpError::repository("cannot write down what the batch is about to do", &error)
         })?;
         self.record = Some(record);

@@ -290,6 +290,8 @@ impl<'a> Session<'a> {
             checked_out,
             branches: BTreeMap::new(),
             remote: None,
+            ahead: None,
+            named: None,
             default_base: None,
             worktree_end: None,
             folded: None,

@@ -72,6 +72,18 @@ pub fn push_with(
     updates: &[RefUpdate],
     options: &PushOptions,
 ) -> Result<PushReport, PublishError> {
+    push_known(git, remote, &mut None, updates, options)
+}
+
+/// As [`push_with`], where the settings of the remote may be known; they are afterwards. One process less
+/// if they are.
+pub(crate) fn push_known(
+    git: &Git,
+    remote: &str,
+    known: &mut Option<Untracked>,
+    updates: &[RefUpdate],
+    options: &PushOptions,
+) -> Result<PushReport, PublishError> {
     check_remote(remote)?;
     let mut report =
         PushReport { refs: Vec::new(), pushes: 0, processes: 0, stderr: String::new() };
@@ -80,9 +92,13 @@ pub fn push_with(
         round.all_or_none();
     }
     if !round.sent.is_empty() {
-        let remote_here = Untracked::of(git, remote)?;
+        report.processes += u32::from(known.is_none());
+        let remote_here = match known {
+            Some(known) => &*known,
+            None => known.insert(Untracked::of(git, remote)?),
+        };
         let sent: Vec<&RefUpdate> = round.sent.values().map(|index| &updates[*index]).collect();
-        let refspecs = Refspecs::of(&sent, &remote_here).map_err(PublishError::File)?;
+        let refspecs = Refspecs::of(&sent, remote_here).map_err(PublishError::File)?;
         let mut command = git.command();
         command.args(&remote_here.options).args(&refspecs.settings).args(["push", "--porcelain"]);
         command.args(options.is_atomic.then_some("--atomic"));
@@ -97,7 +113,7 @@ pub fn push_with(
             Err(error) => Some(error.into()),
         };
         report.pushes = 1;
-        report.processes = 2;
+        report.processes += 1;
         if round.is_any_open() {
             report.processes += 1;
             match (remote_refs(git, remote), failure) {

@@ -94,7 +94,8 @@ pub(super) fn check_remote(remote: &str) -> Result<(), PublishError> {
 ///
 /// Git has no option against moving `refs/remotes/<name>/*` after a push. A push to the bare URL
 /// would not move them, but it would lose `pushurl`, `receivepack`, `proxy` and the like.
-pub(super) struct Untracked {
+#[derive(Debug)]
+pub(crate) struct Untracked {
     /// The name to push to.
     pub(super) name: String,
     /// Options of `git` that define it.

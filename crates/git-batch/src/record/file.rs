@@ -38,6 +38,14 @@ struct Input {
     paths: Vec<PathBuf>,
 }
 
+/// A record that is not in its place yet.
+#[derive(Debug)]
+pub(crate) struct NewRecord {
+    temporary: PathBuf,
+    path: PathBuf,
+    fsyncs: u32,
+}
+
 /// The record of a batch that is being carried out.
 #[derive(Debug)]
 pub(crate) struct OpenRecord {
@@ -107,9 +115,8 @@ impl Records {
         self.done.join(key.to_string())
     }
 
-    /// Notes durably what is about to be done. Nobody will ask for what became of a batch that
-    /// `is_kept` is false for.
-    pub(crate) fn begin(&self, key: Key, is_kept: bool, built: &Built) -> io::Result<OpenRecord> {
+    /// Writes down durably what is about to be done; it counts when it is put in its place.
+    pub(crate) fn write(&self, key: Key, built: &Built) -> io::Result<NewRecord> {
         let mut fsyncs = 0;
         for folder in [&self.open, &self.done] {
             fsyncs += disk::make_folder(folder)?;
@@ -120,11 +127,18 @@ impl Records {
         put_frame(built, &mut bytes);
         disk::write_synced(&temporary, &bytes)?;
         stops::reach("record written");
+        Ok(NewRecord { temporary, path, fsyncs: fsyncs + 1 })
+    }
+
+    /// Puts a record in its place: from now on whoever writes next finishes it. Nobody will ask for what
+    /// became of a batch that `is_kept` is false for.
+    pub(crate) fn begin(&self, new: NewRecord, is_kept: bool) -> io::Result<OpenRecord> {
+        let NewRecord { temporary, path, fsyncs } = new;
         disk::rename(&temporary, &path)?;
         disk::sync_folder(&self.open)?;
         let file = File::options().append(true).open(&path)?;
-        let done = is_kept.then(|| self.done.join(key.to_string()));
-        Ok(OpenRecord { file, path, done, fsyncs: fsyncs + 2 })
+        let done = path.file_name().filter(|_| is_kept).map(|name| self.done.join(name));
+        Ok(OpenRecord { file, path, done, fsyncs: fsyncs + 1 })
     }
 
     /// Goes on with a batch that another process began.

@@ -146,10 +146,11 @@ impl Pack {
         let mut entries = Vec::with_capacity(objects.len());
         // One for all: to make one costs more than to compress a small object.
         let mut compress = Compress::new(Compression::BEST_SPEED);
+        let mut buffer = Vec::new();
         for (id, kind, content) in objects {
             let offset = data.len();
             push_header(&mut data, *kind, content.len());
-            push_compressed(&mut data, &mut compress, content)?;
+            push_compressed(&mut data, &mut compress, &mut buffer, content)?;
             entries.push((*id, crc32(&data[offset..]), offset as u64));
         }
         let checksum = push_checksum(&mut data, hash)?;
@@ -164,16 +165,14 @@ impl Pack {
         disk::write(&keep, MARK)?;
         let keep = Keep(Some(keep));
         stops::reach("keep written");
-        for ([extension, prefix], content) in
-            [(["pack", TEMPORARY[0]], &self.data), (["idx", TEMPORARY[1]], &self.index)]
-        {
-            let temporary = folder.join(format!("{prefix}{}", self.checksum));
-            disk::write_synced(&temporary, content)?;
-            let mut permissions = fs::metadata(&temporary)?.permissions();
+        let temporary = TEMPORARY.map(|prefix| folder.join(format!("{prefix}{}", self.checksum)));
+        disk::write_both_synced([(&temporary[0], &self.data), (&temporary[1], &self.index)])?;
+        for (temporary, extension) in temporary.iter().zip(["pack", "idx"]) {
+            let mut permissions = fs::metadata(temporary)?.permissions();
             permissions.set_readonly(true);
-            fs::set_permissions(&temporary, permissions)?;
+            fs::set_permissions(temporary, permissions)?;
             stops::reach("pack part written");
-            disk::rename(&temporary, &folder.join(format!("{name}.{extension}")))?;
+            disk::rename(temporary, &folder.join(format!("{name}.{extension}")))?;
         }
         stops::reach("pack in place");
         disk::sync_folder(folder)?;
@@ -211,24 +210,30 @@ fn push_header(data: &mut Vec<u8>, kind: Kind, size: usize) {
     data.push(byte);
 }
 
-/// The content as one stream of zlib.
-fn push_compressed(data: &mut Vec<u8>, compress: &mut Compress, content: &[u8]) -> io::Result<()> {
+/// The content as one stream of zlib, made in `buffer`.
+fn push_compressed(
+    data: &mut Vec<u8>,
+    compress: &mut Compress,
+    buffer: &mut Vec<u8>,
+    content: &[u8],
+) -> io::Result<()> {
     let fault = |what: String| io::Error::other(format!("cannot compress an object: {what}"));
     compress.reset();
-    let start = data.len();
     // What it takes at most: content that cannot be made smaller, with what stands around it.
     let room = content.len() + content.len() / 1000 + 64;
     loop {
         let done = usize::try_from(compress.total_out()).unwrap_or(usize::MAX);
         let read = usize::try_from(compress.total_in()).unwrap_or(usize::MAX);
-        data.resize(start + done + room, 0);
+        if buffer.len() < done + room {
+            buffer.resize(done + room, 0);
+        }
         let status = compress
-            .compress(&content[read..], &mut data[start + done..], FlushCompress::Finish)
+            .compress(&content[read..], &mut buffer[done..], FlushCompress::Finish)
             .map_err(|error| fault(error.to_string()))?;
         let written = usize::try_from(compress.total_out()).unwrap_or(usize::MAX);
         match status {
             Status::StreamEnd => {
-                data.truncate(start + written);
+                data.extend_from_slice(&buffer[..written]);
                 return Ok(());
             }
             Status::Ok | Status::BufError if written > done => {}

@@ -5,6 +5,7 @@
 //! it is still that file. No lock is ever removed for being old. The file stays from batch to batch, so
 //! that a power cut cannot take its name away and leave that of a lock.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata};
 use std::io::{self, Write};
@@ -89,12 +90,19 @@ impl RefLocks {
 
 impl Drop for RefLocks {
     fn drop(&mut self) {
+        let mut folders = BTreeSet::new();
+        let mut is_clean = true;
         for lock in &self.taken {
-            let _ = disk::remove(lock);
-            remove_empty_folders(lock.parent(), &self.common_dir);
+            let removed = disk::remove(lock);
+            is_clean &=
+                removed.map_or_else(|error| error.kind() == io::ErrorKind::NotFound, |()| true);
+            folders.extend(lock.parent());
+        }
+        for folder in folders {
+            remove_empty_folders(Some(folder), &self.common_dir);
         }
         // Last, so that what cannot be removed now is known to the next writer.
-        if self.taken.iter().all(|lock| !lock.exists()) {
+        if is_clean {
             let _ = disk::write(&self.held, b"");
         }
     }

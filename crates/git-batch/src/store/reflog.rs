@@ -47,12 +47,6 @@ impl Store {
         if !begins && !path.is_file() {
             return Ok(());
         }
-        if path.is_dir() {
-            remove_empty(path)?;
-        }
-        if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder)?;
-        }
         let old = m.old.unwrap_or_else(|| self.null_id());
         let mut line = format!("{old} {} ", m.new).into_bytes();
         line.extend_from_slice(committer);
@@ -60,9 +54,25 @@ impl Store {
         line.extend_from_slice(&bstr::join(" ", m.message.fields()));
         line.push(b'\n');
         // One write, so that lines of others do not stand in the middle of it.
-        File::options().append(true).create(true).open(path)?.write_all(&line)?;
+        open_log(path)?.write_all(&line)?;
         disk::note(|| disk::Change::Append(path.to_owned(), line));
         Ok(())
+    }
+}
+
+/// Opens a reflog, and makes it first if need be.
+fn open_log(path: &Path) -> io::Result<File> {
+    let open = || File::options().append(true).create(true).open(path);
+    match open() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            fs::create_dir_all(path.parent().unwrap_or(path))?;
+            open()
+        }
+        Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
+            remove_empty(path)?;
+            open()
+        }
+        other => other,
     }
 }
 

@@ -9,9 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use git_batch::{
-    Commit, ExecutorKind, GitBatch, OnMoved, Operation, Report, Settings, Strategy, stops,
-};
+use git_batch::{Commit, ExecutorKind, GitBatch, OnMoved, Operation, Settings, Strategy, stops};
 use support::worktree::{capture, linked, put, status};
 use support::{Fixture, landed, run};
 

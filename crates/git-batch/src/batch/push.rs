@@ -64,8 +64,8 @@ impl Batch<'_, '_> {
         let settings = &self.session.settings;
         let options = PushOptions { is_atomic, options: settings.push_options.clone() };
         stops::reach("before push");
-        let (git, named) = (&self.session.git, &mut self.named);
-        let pushed = publish::push_known(git, &settings.remote, named, &updates, &options);
+        let (git, known) = (&self.session.git, &mut self.named);
+        let pushed = publish::push_known(git, &settings.remote, known, &updates, &options);
         stops::reach("pushed");
         match pushed {
             Err(error) => {

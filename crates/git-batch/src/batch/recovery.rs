@@ -170,12 +170,11 @@ impl Batch<'_, '_> {
         let Some(gone) = gone else { return };
         let what =
             format!("commit {gone} of an interrupted batch is not in the repository any more");
-        let error = match self.unheard.is_empty() {
-            true => OpError::new(OpErrorKind::Repository, what),
-            false => {
-                let what = format!("{what}, and the remote, which may have it, cannot be asked");
-                OpError::new(OpErrorKind::Remote, what)
-            }
+        let error = if self.unheard.is_empty() {
+            OpError::new(OpErrorKind::Repository, what)
+        } else {
+            let what = format!("{what}, and the remote, which may have it, cannot be asked");
+            OpError::new(OpErrorKind::Remote, what)
         };
         for p in pending.drain(..) {
             outcomes[p.operation] = Some(Outcome::Failed(error.clone()));

@@ -10,10 +10,9 @@ const UNHEARD: &str = "refs/batchyard/unheard";
 impl Store {
     /// Holds the commits of a batch. One process.
     pub(crate) fn hold(&mut self, batch: &str, commits: &[ObjectId]) {
-        let mut input = String::new();
-        for (n, id) in commits.iter().enumerate() {
-            input.push_str(&format!("update {UNHEARD}/{batch}/{n} {id}\n"));
-        }
+        let commits = commits.iter().enumerate();
+        let update = |(n, id): (usize, &ObjectId)| format!("update {UNHEARD}/{batch}/{n} {id}\n");
+        let input: String = commits.map(update).collect();
         self.update(&input);
     }
 

@@ -66,7 +66,7 @@ fn is_once(fixture: &Fixture, is_grouped: bool) {
     }
     let again = fixture.open().apply(operations(is_grouped)).unwrap();
     assert_eq!((again.replayed.len(), again.pushes()), (again.outcomes.len(), 0));
-    assert_eq!(held(&fixture), "");
+    assert_eq!(held(fixture), "");
     fixture.assert_sound();
 }
 

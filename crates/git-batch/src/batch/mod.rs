@@ -1,5 +1,6 @@
 //! One batch: build all in memory, write once, move the local branches, push once.
 
+mod again;
 mod base;
 mod capture;
 mod catch_up;

@@ -141,8 +141,9 @@ impl Repository {
             landed.contains(name)
                 || name.strip_prefix(LEFT).is_some_and(|branch| !known.contains_key(branch))
         };
-        let delete: String =
+        let lines: Vec<String> =
             left.lines().filter(is_over).map(|name| format!("delete {name}\n")).collect();
+        let delete = lines.concat();
         let deleted =
             self.network.run(["update-ref", "--no-deref", "--stdin"], Some(delete.as_bytes()));
         deleted.map(drop).map_err(|error| chain(&error))

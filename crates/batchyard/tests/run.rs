@@ -333,11 +333,8 @@ fn a_new_run_is_another_landing() {
     assert_eq!(yard.git("remote.git", &["ls-tree", "--name-only", "main"]), "README.md");
     // Of two more tasks one landed, and the branch of the other is gone.
     yard.git("repo", &["branch", "--quiet", "batchyard/landed", "main~1"]);
-    for task in ["landed", "gone"] {
-        yard.git(
-            "repo",
-            &["update-ref", &format!("refs/batchyard/run/batchyard/{task}"), "main~1"],
-        );
+    for name in ["refs/batchyard/run/batchyard/landed", "refs/batchyard/run/batchyard/gone"] {
+        yard.git("repo", &["update-ref", name, "main~1"]);
     }
     run(&yard, &server).code(0);
     assert_eq!(yard.git("remote.git", &["ls-tree", "--name-only", "main"]), "");

@@ -76,13 +76,21 @@ impl Failures {
     pub(crate) fn of(segment: &Segment) -> Self {
         let kinds: Vec<Fingerprint> =
             (0..segment.len()).map(|doc| Fingerprint::of_record(&segment.record(doc))).collect();
-        let mut newest = Table::with_capacity(kinds.len());
+        let mut all = Table::with_capacity(kinds.len());
         let mut older: Box<[u32]> = (0..segment.len()).collect();
+        let mut is_newest = vec![true; kinds.len()];
         for doc in (0..segment.len()).rev() {
             let kind = kinds[doc as usize];
-            if let Some(before) = newest.put(kind.hash(), doc, |old| kinds[old as usize] == kind) {
+            if let Some(before) = all.put(kind.hash(), doc, |old| kinds[old as usize] == kind) {
                 older[doc as usize] = before;
+                is_newest[before as usize] = false;
             }
+        }
+        // Failures repeat, so that there is far less to keep than room was made for.
+        let heads = || (0_u32..).zip(&is_newest).filter(|(_, is_newest)| **is_newest);
+        let mut newest = Table::with_capacity(heads().count());
+        for (doc, _) in heads() {
+            newest.put(kinds[doc as usize].hash(), doc, |_| false);
         }
         Self { newest, older }
     }

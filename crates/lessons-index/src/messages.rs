@@ -6,6 +6,7 @@ use memchr::memmem::Finder;
 
 use crate::draft::narrow;
 use crate::fold;
+use crate::memory::Memory;
 use crate::segment::Segment;
 use crate::signature::Signature;
 
@@ -18,7 +19,7 @@ const INDEXED_FROM: usize = 4096;
 /// Holds the messages, so that a search is a scan of memory, of a few blocks or of all.
 #[derive(Debug)]
 pub(crate) struct Messages {
-    bytes: Box<[u8]>,
+    bytes: Memory,
     /// Where each message ends.
     ends: Box<[u32]>,
     signature: Option<Signature>,

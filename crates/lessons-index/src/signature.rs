@@ -1,8 +1,9 @@
-//! Which blocks of messages can hold a text: a bit for each block and each group of trigrams.
+//! Which blocks of messages can hold a text: a bit for each block and each group of short texts.
 
 use std::ops::Range;
 
 use crate::draft::narrow;
+use crate::memory::Memory;
 use crate::messages::{Messages, Runs};
 
 /// Lessons whose messages share a bit.
@@ -11,103 +12,164 @@ const BLOCK: usize = 4;
 /// Lessons of one word of bits.
 const GROUP: usize = BLOCK * 64;
 
-/// Trigrams fall into so many groups by their hash, each of which is a row of bits.
-const ROWS_BITS: u32 = 11;
+/// Texts of three and of five bytes fall into so many groups by their hash, each of which is a row
+/// of bits.
+const ROWS_BITS: u32 = 12;
 const ROWS: usize = 1 << ROWS_BITS;
 
-/// Words of a row that are filled together, so that they share a line of the cache.
+/// Words of a row that are written together, so that they share a line of the cache.
 const TILE: usize = 8;
 
-/// Words of a row that tell how full it is.
-const SAMPLE: usize = 32;
+/// Tiles of which one tells how full a row is.
+const SAMPLE: usize = 8;
 
-/// Bits that tell which trigrams are in no message at all.
+/// Bits that tell which texts of three bytes are in no message at all.
 const SEEN_BITS: u32 = 20;
 
-/// More trigrams of a needle hardly say more.
-const MAX_TRIGRAMS: usize = 24;
+/// More rows of a needle hardly say more.
+const MAX_ROWS: usize = 24;
 
-/// Is a matrix of bits: a row for each hash of a trigram, a column for each block of lessons.
+/// Is a matrix of bits: a row for each hash of a short text, a column for each block of lessons.
 ///
-/// A message holds a text only if the bits of all its trigrams are set in its block. No bit that
-/// should be set is missing, so nothing is ever lost; a set bit is a reason to look. Memory: 64
-/// bytes a lesson, and 128 KiB.
+/// A message holds a text only if the bits of all parts of three and of five bytes are set in its
+/// block. No bit that should be set is missing, so nothing is ever lost; a set bit is a reason to
+/// look. Three bytes alone say little where names are made of the same syllables, and five alone
+/// say nothing about shorter needles. Memory: 128 bytes a lesson.
 #[derive(Debug)]
 pub(crate) struct Signature {
-    bits: Box<[u64]>,
-    /// Words of a row.
+    /// Words of eight bytes.
+    bits: Memory,
+    /// Words of a row; whole tiles.
     width: usize,
-    /// A bit for each trigram that is somewhere, by more bits of its hash than a row has.
+    /// About how many bits of each row are set.
+    counts: Box<[u32]>,
+    /// A bit for each text of three bytes that is somewhere, by more bits of its hash than a row has.
     seen: Box<[u64]>,
 }
 
 impl Signature {
     pub(crate) fn of(messages: &Messages) -> Self {
-        let width = messages.len().div_ceil(GROUP);
-        let mut bits = vec![0_u64; ROWS * width];
-        let mut tile = vec![[0_u64; TILE]; ROWS];
+        let width = messages.len().div_ceil(GROUP).next_multiple_of(TILE);
+        let mut bits = Memory::zeroed(ROWS * width * 8);
+        let mut counts = vec![0; ROWS];
         let mut seen = vec![0_u64; 1 << (SEEN_BITS - 6)];
+        // The first stays in the fastest cache, the second in the next.
+        let (mut group, mut tile) = (vec![0_u64; ROWS], vec![[0_u64; TILE]; ROWS]);
         for first in (0..width).step_by(TILE) {
-            let docs = first * GROUP..((first + TILE) * GROUP).min(messages.len());
-            for doc in docs {
-                let word = doc / GROUP - first;
-                let bit = 1 << (doc % GROUP / BLOCK);
-                for trigram in messages.get(doc).windows(3) {
-                    let hash = hash(trigram);
-                    tile[row(hash)][word] |= bit;
-                    let (at, bit) = place(hash);
-                    seen[at] |= bit;
+            for at in 0..TILE {
+                let start = (first + at) * GROUP;
+                for doc in start..(start + GROUP).min(messages.len()) {
+                    let bit = 1 << (doc % GROUP / BLOCK);
+                    let see = |hash| {
+                        let (at, bit) = place(hash);
+                        // Nearly all are there already.
+                        if seen[at] & bit == 0 {
+                            seen[at] |= bit;
+                        }
+                    };
+                    for_each_part(messages.get(doc), |hash| group[row(hash)] |= bit, see);
+                }
+                for (words, word) in tile.iter_mut().zip(&mut group) {
+                    words[at] = std::mem::take(word);
                 }
             }
-            let used = TILE.min(width - first);
-            for (row, words) in tile.iter_mut().enumerate() {
-                let at = row * width + first;
-                bits[at..at + used].copy_from_slice(&words[..used]);
-                *words = [0; TILE];
+            if (first / TILE).is_multiple_of(SAMPLE) {
+                for (count, words) in counts.iter_mut().zip(&tile) {
+                    *count += words.iter().map(|word| word.count_ones()).sum::<u32>();
+                }
+            }
+            for (row, words) in tile.iter().enumerate() {
+                let at = (row * width + first) * 8;
+                let row = bits[at..at + TILE * 8].as_chunks_mut().0;
+                for (bytes, word) in row.iter_mut().zip(words) {
+                    *bytes = word.to_le_bytes();
+                }
             }
         }
-        Self { bits: bits.into(), width, seen: seen.into() }
+        Self { bits, width, counts: counts.into(), seen: seen.into() }
     }
 
     /// Returns the ranges of `docs` in which the text may be.
     pub(crate) fn runs(&self, docs: Range<u32>, needle: &[u8]) -> Runs<'_> {
-        let hashes = needle.windows(3).map(hash);
-        let is_unseen = |(at, bit): (usize, u64)| self.seen[at] & bit == 0;
-        if hashes.clone().any(|hash| is_unseen(place(hash))) {
+        let (mut rows, mut is_unseen) = (Vec::new(), false);
+        let see = |hash| {
+            let (at, bit) = place(hash);
+            is_unseen |= self.seen[at] & bit == 0;
+        };
+        for_each_part(needle, |hash| rows.push(row(hash)), see);
+        if is_unseen {
             return Runs::One(None);
         }
-        let mut rows: Vec<usize> = hashes.map(row).collect();
         rows.sort_unstable();
         rows.dedup();
         if rows.is_empty() || docs.is_empty() {
             return Runs::One(Some(docs));
         }
         // The rows with the fewest bits first: most groups are done with after one or two.
-        let sample = self.width.min(SAMPLE);
-        let bits = |row: &usize| {
-            let words = &self.bits[row * self.width..][..sample];
-            words.iter().map(|word| word.count_ones()).sum::<u32>()
-        };
-        rows.sort_by_cached_key(bits);
-        rows.truncate(MAX_TRIGRAMS);
-        let group = docs.start as usize / GROUP;
-        Runs::Many(Candidates { signature: self, rows, docs, group, blocks: None })
+        rows.sort_by_key(|row| self.counts[*row]);
+        rows.truncate(MAX_ROWS);
+        Runs::Many(Candidates::new(self, rows, docs))
+    }
+
+    /// Sets `common` to the bits that some rows have in common, of up to 64 tiles from the group
+    /// `first` on.
+    ///
+    /// One row after the other, so that memory is read in its order where there is much to read.
+    fn common(&self, rows: &[usize], first: usize, common: &mut [[u64; TILE]]) {
+        common.fill([u64::MAX; TILE]);
+        // The tiles that have bits left.
+        let mut live = u64::MAX >> (64 - common.len());
+        for row in rows {
+            let at = (row * self.width + first) * 8;
+            let words = &self.bits[at..at + common.len() * TILE * 8];
+            let words = words.as_chunks::<8>().0.as_chunks::<TILE>().0;
+            let mut tiles = live;
+            while tiles != 0 {
+                let tile = tiles.trailing_zeros() as usize;
+                tiles &= tiles - 1;
+                let mut any = 0;
+                for (common, bytes) in common[tile].iter_mut().zip(&words[tile]) {
+                    *common &= u64::from_le_bytes(*bytes);
+                    any |= *common;
+                }
+                live &= !(u64::from(any == 0) << tile);
+            }
+        }
     }
 }
 
-fn hash(trigram: &[u8]) -> u32 {
-    let [a, b, c] = [trigram[0], trigram[1], trigram[2]].map(u32::from);
-    (a | b << 8 | c << 16).wrapping_mul(0x9E37_79B1)
+/// Calls `on_part` with the hash of each part of three and of five bytes, and `on_three` with those
+/// of three bytes too.
+#[inline]
+fn for_each_part(text: &[u8], mut on_part: impl FnMut(u64), mut on_three: impl FnMut(u64)) {
+    let mut three = |part: u64| {
+        let hash = hash(part);
+        on_part(hash);
+        on_three(hash);
+    };
+    for part in text.windows(3) {
+        let [a, b, c] = part.try_into().expect("three bytes");
+        three(u32::from_le_bytes([a, b, c, 0]).into());
+    }
+    for part in text.windows(5) {
+        let mut five = [0; 8];
+        five[..5].copy_from_slice(part);
+        on_part(hash(u64::from_le_bytes(five)));
+    }
 }
 
-fn row(hash: u32) -> usize {
-    (hash >> (32 - ROWS_BITS)) as usize
+fn hash(part: u64) -> u64 {
+    part.wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
-/// Returns the word and the bit that tell whether a trigram is anywhere.
-fn place(hash: u32) -> (usize, u64) {
-    let at = hash >> (32 - SEEN_BITS);
-    ((at >> 6) as usize, 1 << (at & 63))
+fn row(hash: u64) -> usize {
+    usize::try_from(hash >> (64 - ROWS_BITS)).expect("a few bits")
+}
+
+/// Returns the word and the bit that tell whether a text is anywhere.
+fn place(hash: u64) -> (usize, u64) {
+    let at = usize::try_from(hash >> (64 - SEEN_BITS)).expect("a few bits");
+    (at / 64, 1 << (at % 64))
 }
 
 /// Walks over the blocks that may hold a text, neighbours in one range.
@@ -115,22 +177,42 @@ pub(crate) struct Candidates<'a> {
     signature: &'a Signature,
     rows: Vec<usize>,
     docs: Range<u32>,
+    /// The tiles in hand, and their first group.
+    tiles: Vec<[u64; TILE]>,
+    first: usize,
     /// The group in hand, and its blocks that are left.
     group: usize,
-    blocks: Option<u64>,
+    blocks: u64,
 }
 
-impl Candidates<'_> {
-    fn blocks_of_group(&self) -> u64 {
-        let Signature { bits, width, .. } = self.signature;
-        let mut blocks = u64::MAX;
-        for row in &self.rows {
-            blocks &= bits[row * width + self.group];
-            if blocks == 0 {
-                break;
+impl<'a> Candidates<'a> {
+    /// Tiles that are looked at together, first and at most: most texts are found in the first few.
+    const FEW: usize = 4;
+    const MANY: usize = 64;
+
+    fn new(signature: &'a Signature, rows: Vec<usize>, docs: Range<u32>) -> Self {
+        let group = docs.start as usize / GROUP;
+        let first = group / TILE * TILE;
+        let mut candidates =
+            Self { signature, rows, docs, tiles: Vec::new(), first, group, blocks: 0 };
+        candidates.load();
+        candidates
+    }
+
+    /// Takes the group in hand.
+    fn load(&mut self) {
+        let mut at = self.group - self.first;
+        if at >= self.tiles.len() * TILE {
+            self.first += self.tiles.len() * TILE;
+            at = self.group - self.first;
+            let left = (self.signature.width.saturating_sub(self.first)) / TILE;
+            let wanted = (self.tiles.len() * 2).clamp(Self::FEW, Self::MANY).min(left);
+            self.tiles.resize(wanted, [0; TILE]);
+            if wanted > 0 {
+                self.signature.common(&self.rows, self.first, &mut self.tiles);
             }
         }
-        blocks
+        self.blocks = self.tiles.as_flattened().get(at).copied().unwrap_or(0);
     }
 }
 
@@ -143,19 +225,14 @@ impl Iterator for Candidates<'_> {
             if first_doc >= self.docs.end as usize {
                 return None;
             }
-            let blocks = match self.blocks {
-                Some(blocks) => blocks,
-                None => self.blocks_of_group(),
-            };
-            if blocks == 0 {
+            if self.blocks == 0 {
                 self.group += 1;
-                self.blocks = None;
+                self.load();
                 continue;
             }
-            let start = blocks.trailing_zeros();
-            let len = (blocks >> start).trailing_ones();
-            let taken = u64::MAX.checked_shl(start + len).unwrap_or(0);
-            self.blocks = Some(blocks & taken);
+            let start = self.blocks.trailing_zeros();
+            let len = (self.blocks >> start).trailing_ones();
+            self.blocks &= u64::MAX.checked_shl(start + len).unwrap_or(0);
             let run = first_doc + start as usize * BLOCK;
             let run = narrow(run)..narrow(run + len as usize * BLOCK);
             let run = run.start.max(self.docs.start)..run.end.min(self.docs.end);

@@ -1,11 +1,12 @@
 //! Which lessons have which words, for ranking.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::hint::black_box;
 
 use crate::draft::narrow;
 use crate::fold;
-use crate::hash::{self, Hasher};
+use crate::hash;
+use crate::memory::Memory;
 use crate::record::Field;
 use crate::segment::Segment;
 
@@ -20,22 +21,51 @@ pub(crate) const MAX_LEN: u8 = u8::MAX;
 /// Words are letters, digits and `_`; all of what is not ASCII counts as letters. Single bytes
 /// are no words.
 pub(crate) fn for_each_word(folded: &[u8], mut on_word: impl FnMut(u64, &[u8])) {
-    /// A look-up is less than the comparisons, and there is one for each byte.
-    const INSIDE: [bool; 256] = {
-        let mut inside = [false; 256];
-        let mut byte = 0_u8;
-        loop {
-            inside[byte as usize] = byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80;
-            if byte == u8::MAX {
-                break inside;
-            }
-            byte += 1;
+    let mut on_range = |start: usize, end: usize| {
+        if end - start > 1 {
+            let word = &folded[start..end];
+            on_word(hash::of_word(word), word);
         }
     };
-    let words = folded.split(|byte| !INSIDE[usize::from(*byte)]);
-    for word in words.filter(|word| word.len() > 1) {
-        on_word(hash::of_word(word), word);
+    // Where the word in hand begins.
+    let mut start = None;
+    let (chunks, rest) = folded.as_chunks();
+    let mut last = [0; CHUNK];
+    last[..rest.len()].copy_from_slice(rest);
+    for (at, chunk) in chunks.iter().chain([&last]).enumerate() {
+        let inside = inside(chunk);
+        // A bit for each byte that is not as the one before it.
+        let mut edges = inside ^ (inside << 1 | u64::from(start.is_some()));
+        while edges != 0 {
+            let edge = at * CHUNK + edges.trailing_zeros() as usize;
+            match start.take() {
+                Some(start) => on_range(start, edge),
+                None => start = Some(edge),
+            }
+            edges &= edges - 1;
+        }
     }
+    // The last chunk is never full.
+    debug_assert!(start.is_none(), "a word ends where the text does");
+}
+
+/// Bytes that are looked at together.
+const CHUNK: usize = 64;
+
+/// Returns a bit for each byte that is of a word.
+fn inside(chunk: &[u8; CHUNK]) -> u64 {
+    /// Moves the lowest bit of each byte to the highest byte.
+    const GATHER: u64 = 0x0102_0408_1020_4080;
+    let is_inside = |byte: u8| {
+        let is_digit = byte.wrapping_sub(b'0') < 10;
+        let is_letter = (byte | 0x20).wrapping_sub(b'a') < 26;
+        u8::from(is_digit || is_letter || byte == b'_' || byte >= 0x80)
+    };
+    let flags = chunk.map(is_inside);
+    let words = flags.as_chunks::<8>().0.iter().enumerate();
+    words.fold(0, |bits, (at, word)| {
+        bits | (u64::from_le_bytes(*word).wrapping_mul(GATHER) >> 56) << (8 * at)
+    })
 }
 
 /// Folds the texts that a lesson is ranked by.
@@ -55,7 +85,7 @@ pub(crate) struct Terms {
     /// By word: how many lessons have it, and where its list of gaps or its row of bits begins.
     lists: Box<[(u32, u32)]>,
     /// Lists of gaps between lessons, seven bits a byte.
-    gaps: Box<[u8]>,
+    gaps: Memory,
     /// Rows of bits, each `width` words.
     bits: Box<[u64]>,
     width: usize,
@@ -109,20 +139,80 @@ fn is_dense(count: u32, lessons: usize) -> bool {
 
 /// Is every distinct word of every lesson, one after the other, by number.
 struct Stream {
-    known: HashMap<u64, Word, Hasher>,
+    known: Known,
     words: Vec<u32>,
     /// Where the words of each lesson end.
     ends: Vec<u32>,
 }
 
-/// Is all that is known of a word, in one line of the cache.
-struct Word {
+/// Lessons whose words are looked up together.
+const BATCH: u32 = 16;
+
+/// Numbers words by their hash, in a table with one line of the cache for each look-up.
+struct Known {
+    slots: Vec<Slot>,
+    len: usize,
+}
+
+#[derive(Clone, Copy)]
+struct Slot {
+    hash: u64,
+    /// `EMPTY` or a number.
     number: u32,
     /// How many lessons have it, and how many bytes the gaps between them take.
     count: u32,
     bytes: u32,
     /// One more than the last of them.
     next: u32,
+}
+
+const EMPTY: u32 = u32::MAX;
+const FREE: Slot = Slot { hash: 0, number: EMPTY, count: 0, bytes: 0, next: 0 };
+
+impl Known {
+    fn new() -> Self {
+        Self { slots: vec![FREE; 1 << 12], len: 0 }
+    }
+
+    /// Returns the slot of a word; a new word gets the next number.
+    fn get(&mut self, hash: u64) -> &mut Slot {
+        if self.len >= self.slots.len() / 4 * 3 {
+            let slots = vec![FREE; self.slots.len() * 2];
+            for slot in std::mem::replace(&mut self.slots, slots) {
+                if slot.number != EMPTY {
+                    let at = self.find(slot.hash);
+                    self.slots[at] = slot;
+                }
+            }
+        }
+        let at = self.find(hash);
+        let slot = &mut self.slots[at];
+        if slot.number == EMPTY {
+            *slot = Slot { hash, number: narrow(self.len), ..FREE };
+            self.len += 1;
+        }
+        slot
+    }
+
+    /// Brings slots that are about to be asked for into the cache, which does not wait for one after
+    /// the other.
+    fn touch(&self, hashes: &[u64]) {
+        let numbers = hashes.iter().map(|hash| self.slots[self.start(*hash)].number);
+        black_box(numbers.fold(0, |all, number| all ^ number));
+    }
+
+    fn start(&self, hash: u64) -> usize {
+        usize::try_from(hash >> 32).expect("32 bits") & (self.slots.len() - 1)
+    }
+
+    fn find(&self, hash: u64) -> usize {
+        let mask = self.slots.len() - 1;
+        let mut at = self.start(hash);
+        while self.slots[at].number != EMPTY && self.slots[at].hash != hash {
+            at = (at + 1) & mask;
+        }
+        at
+    }
 }
 
 /// Is where a word's list or row begins, and then where its next gap goes.
@@ -137,40 +227,56 @@ impl Stream {
     fn of(segment: &Segment) -> Self {
         let count = segment.len() as usize;
         let mut stream = Self {
-            known: HashMap::default(),
+            known: Known::new(),
             words: Vec::with_capacity(count * 16),
             ends: Vec::with_capacity(count),
         };
-        let mut text = Vec::new();
+        let (mut text, mut hashes, mut ends) = (Vec::new(), Vec::new(), Vec::new());
         for doc in 0..segment.len() {
             let pattern = segment.column(Field::Pattern).text_of(doc);
             ranked_text([&segment.message(doc), &segment.resolution(doc), pattern], &mut text);
-            for_each_word(&text, |word, _| {
-                let number = narrow(stream.known.len());
-                let new = Word { number, count: 0, bytes: 0, next: 0 };
-                let word = stream.known.entry(word).or_insert(new);
-                if word.count == 0 || word.next <= doc {
-                    word.count += 1;
-                    word.bytes += gap_len(doc - word.next);
-                    word.next = doc + 1;
-                    stream.words.push(word.number);
-                }
-            });
-            stream.ends.push(narrow(stream.words.len()));
+            for_each_word(&text, |word, _| hashes.push(word));
+            ends.push(hashes.len());
+            if (doc + 1).is_multiple_of(BATCH) {
+                stream.take(&mut hashes, &mut ends);
+            }
         }
+        stream.take(&mut hashes, &mut ends);
         stream
+    }
+
+    /// Takes the words of some lessons, which end at `ends` each.
+    fn take(&mut self, hashes: &mut Vec<u64>, ends: &mut Vec<usize>) {
+        self.known.touch(hashes);
+        let mut from = 0;
+        for end in ends.drain(..) {
+            let doc = narrow(self.ends.len());
+            for word in &hashes[from..end] {
+                let slot = self.known.get(*word);
+                if slot.count == 0 || slot.next <= doc {
+                    slot.count += 1;
+                    slot.bytes += gap_len(doc - slot.next);
+                    slot.next = doc + 1;
+                    self.words.push(slot.number);
+                }
+            }
+            self.ends.push(narrow(self.words.len()));
+            from = end;
+        }
+        hashes.clear();
     }
 
     fn pack(self) -> Terms {
         let Self { known, words, ends } = self;
         let lessons = ends.len();
         let width = lessons.div_ceil(64);
-        let mut by_hash: Vec<(u64, Word)> = known.into_iter().collect();
-        by_hash.sort_unstable_by_key(|(hash, _)| *hash);
+        let mut by_hash = known.slots;
+        by_hash.retain(|slot| slot.number != EMPTY);
+        by_hash.sort_unstable_by_key(|slot| slot.hash);
         let mut places = vec![Place::default(); by_hash.len()];
         let (mut gaps_len, mut rows) = (0, 0);
         let mut lists = Vec::with_capacity(by_hash.len());
-        for (_, word) in &by_hash {
+        for word in &by_hash {
             let is_dense = is_dense(word.count, lessons);
             let at = if is_dense { rows } else { gaps_len };
             places[word.number as usize] = Place { at, next: 0, is_dense };
@@ -181,7 +287,7 @@ impl Stream {
                 gaps_len += word.bytes as usize;
             }
         }
-        let (mut gaps, mut bits) = (vec![0_u8; gaps_len], vec![0_u64; rows * width]);
+        let (mut gaps, mut bits) = (Memory::zeroed(gaps_len), vec![0_u64; rows * width]);
         let mut lens = Vec::with_capacity(lessons);
         let mut from = 0;
         for (doc, end) in (0_u32..).zip(&ends) {
@@ -199,9 +305,9 @@ impl Stream {
             from = *end as usize;
         }
         Terms {
-            words: by_hash.into_iter().map(|(hash, _)| hash).collect(),
+            words: by_hash.iter().map(|slot| slot.hash).collect(),
             lists: lists.into(),
-            gaps: gaps.into(),
+            gaps,
             bits: bits.into(),
             width,
             shortest_len: lens.iter().min().copied().unwrap_or_default(),
@@ -240,5 +346,30 @@ fn set_bits(gaps: &[u8], count: u32, bits: &mut [u64]) {
         }
         bits[doc / 64] |= 1 << (doc % 64);
         doc += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Words may begin and end anywhere, and be longer than what is looked at together.
+        #[test]
+        fn words_are_what_is_between_other_bytes(
+            text in prop::collection::vec(prop::sample::select(b"ab09_ .:-`/z\xC3\xA4\0".to_vec()), 0..300),
+            long in 0..200_usize,
+        ) {
+            let text = [text, b"x".repeat(long)].concat();
+            let is_inside = |b: &u8| b.is_ascii_alphanumeric() || *b == b'_' || *b >= 0x80;
+            let words = text.split(|b| !is_inside(b)).filter(|word| word.len() > 1);
+            let wanted: Vec<(u64, &[u8])> = words.map(|w| (hash::of_word(w), w)).collect();
+            let mut found = Vec::new();
+            for_each_word(&text, |hash, word| found.push((hash, word.to_vec())));
+            prop_assert_eq!(found.len(), wanted.len());
+            prop_assert!(found.iter().zip(&wanted).all(|(a, b)| a.0 == b.0 && a.1 == b.1));
+        }
     }
 }

@@ -147,7 +147,7 @@ pub fn worktrees_speedup(agents: usize) -> Fallible<f64> {
 pub struct VsFastImport {
     /// Than one that is told to make all durable, as a batch does.
     pub durable: f64,
-    /// Than one that makes nothing durable, writes no reflog and keeps no record.
+    /// Than one that makes nothing durable and keeps no record.
     pub bare: f64,
 }
 

@@ -286,7 +286,8 @@ pub(crate) fn causes(error: &dyn std::error::Error) -> String {
 pub struct Report {
     /// The id and the outcome of each operation, in the order of the input.
     pub outcomes: Vec<(String, Outcome)>,
-    /// One receipt per batch, in the order in which they ran.
+    /// One receipt per batch, in the order in which they ran; one more each time that a batch goes on after
+    /// the gate has looked at what the remote had got.
     pub receipts: Vec<Receipt>,
     /// The ids of operations whose outcome was known from an earlier run of the same input.
     pub replayed: BTreeSet<String>,

@@ -27,7 +27,7 @@ impl Batch<'_, '_> {
 
     /// Begins to ask what a push will need, now that there is something to push.
     pub(super) fn ask_ahead(&mut self) {
-        if self.ahead.is_none() && self.named.is_none() && !self.last_push.is_empty() {
+        if self.ahead.is_none() && self.named.is_none() {
             let (git, remote) = (&self.session.git, &self.session.settings.remote);
             let ahead = Ahead::ask(git, remote, self.remote.is_none());
             self.receipt.processes += ahead.processes;

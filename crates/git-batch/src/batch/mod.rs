@@ -215,8 +215,10 @@ impl Batch<'_, '_> {
                 Ok(mut built) => {
                     built.needs.append(&mut needs);
                     waiting.insert(index);
+                    if self.last_push.contains_key(&built.branch) {
+                        self.ask_ahead();
+                    }
                     pending.push(built);
-                    self.ask_ahead();
                 }
                 Err(outcome) => {
                     self.note_failure(index, &operation.kind, &outcome);

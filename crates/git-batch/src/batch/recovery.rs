@@ -126,6 +126,9 @@ impl Batch<'_, '_> {
         let Some(mut record) = self.record.take() else { return };
         let ends = order.iter().filter_map(|index| outcomes[*index].clone()).collect();
         let is_heard = self.unheard.is_empty() || self.is_landing;
+        if !is_heard {
+            self.session.store.hold(record.name(), &self.own_commits());
+        }
         // If that fails, the next one does again what is done already, which harms nothing.
         if self.session.store.take_unsynced() {
             // The next writer makes sure that the branches are where they are.
@@ -135,7 +138,6 @@ impl Batch<'_, '_> {
             }
             let _ = record.finish(ends);
         } else {
-            self.session.store.hold(record.name(), &self.own_commits());
             let _ = record.close();
         }
         self.receipt.fsyncs += record.fsyncs();

@@ -135,8 +135,12 @@ impl Records {
     pub(crate) fn begin(&self, new: NewRecord, is_kept: bool) -> io::Result<OpenRecord> {
         let NewRecord { temporary, path, fsyncs } = new;
         disk::rename(&temporary, &path)?;
-        disk::sync_folder(&self.open)?;
-        let file = File::options().append(true).open(&path)?;
+        let open = || {
+            disk::sync_folder(&self.open)?;
+            File::options().append(true).open(&path)
+        };
+        // Nobody is to finish what is said to have failed.
+        let file = open().inspect_err(|_| drop(fs::remove_file(&path)))?;
         let done = path.file_name().filter(|_| is_kept).map(|name| self.done.join(name));
         Ok(OpenRecord { file, path, done, fsyncs: fsyncs + 1 })
     }

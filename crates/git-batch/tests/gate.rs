@@ -230,7 +230,7 @@ fn a_gate_that_hangs_is_ended_with_all_that_it_started() {
         "test -e file-0 || exit 0; sleep 1000 & echo $! > '{}'; wait",
         pid.display()
     ));
-    let gate = gate.with_time_limit(Some(Duration::from_secs(2)));
+    let gate = gate.with_time_limit(Some(Duration::from_secs(1)));
     let report = land(&open(&fixture, gate.clone()), &["b0", "b1"]);
     match report.get("b0") {
         Some(Outcome::Failed(error)) => assert!(error.message.contains("still running"), "{error}"),

@@ -157,11 +157,11 @@ fn a_push_that_others_go_on_from_before_it_is_heard_of_has_landed() {
         let fixture = Fixture::new();
         let branch = if is_grouped { "there" } else { "main" };
         let go_on = format!(
-            "test -e gone && exit 0; touch gone; \
+            "test $1 = committed || exit 0; test -e gone && exit 0; touch gone; \
              new=$(git -c user.name=B -c user.email=b@c commit-tree -p {branch} -m Theirs {branch}^{{tree}}); \
              git update-ref refs/heads/{branch} $new; kill -9 $PPID"
         );
-        fixture.hook("post-receive", &go_on);
+        fixture.hook("reference-transaction", &go_on);
         let settings = Settings::default().with_on_moved(on_moved);
         let git = GitBatch::open(fixture.work(), settings).unwrap();
         let report = git.apply(operations(is_grouped)).unwrap();

@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::fold;
 use crate::lesson::Lesson;
-use crate::planes::Planes;
+use crate::planes::{Planes, Sums};
 use crate::recall::{Why, better};
 use crate::segment::Segment;
 use crate::select::Selection;
@@ -23,6 +23,9 @@ const B: f64 = 0.75;
 
 /// Words of a text that count, the rarest first.
 const MAX_WORDS: usize = 64;
+
+/// Planes that are filled together, so that each row of bits is read in longer pieces.
+const TOGETHER: usize = 8;
 
 /// Lessons that are scored before all others, for a first idea of what is good.
 const SEED: usize = 512;
@@ -263,35 +266,53 @@ impl<'s> Search<'_, 's> {
     fn run(&self, best: &mut Best<'s>) {
         let weights: Vec<f64> = self.rows.iter().map(|(_, weight, _)| *weight).collect();
         let (unit, weights) = whole_weights(&weights);
-        let norms = &self.ranking.norms;
-        let longest_norm = norms[usize::from(self.terms.shortest_len())];
+        let longest_norm = self.ranking.norms[usize::from(self.terms.shortest_len())];
         let votes = if self.segment.votes.is_empty() { 0.0 } else { VOTES };
         let width = self.rows[0].2.len();
-        for first in (0..width).step_by(Planes::WORDS) {
-            // The lessons behind are older.
-            let newest = narrow(first * 64);
-            let recency = RECENCY * self.ranking.recency(self.segment.time_parts(newest));
-            let boost = 1.0 + FREQUENCY + recency + votes;
-            let mut planes = Planes::default();
+        for first in (0..width).step_by(Planes::WORDS * TOGETHER) {
+            let mut planes: [Planes; TOGETHER] = Default::default();
+            let starts = (first..width).step_by(Planes::WORDS);
             for ((_, _, bits), weight) in self.rows.iter().zip(&weights) {
-                planes.add(&bits[first..(first + Planes::WORDS).min(width)], *weight);
+                for (planes, start) in planes.iter_mut().zip(starts.clone()) {
+                    planes.add(&bits[start..(start + Planes::WORDS).min(width)], *weight);
+                }
             }
-            let sums = planes.sums();
-            let least = best.floor / (longest_norm * boost * unit);
-            for word in 0..Planes::WORDS.min(width - first) {
-                let maybe = sums.at_least(word, least) & self.allowed_at(first + word);
-                // Behind the last lesson there are bits that stand for none.
-                let docs = ones(maybe, first + word);
-                for doc in docs.take_while(|doc| *doc < self.segment.len()) {
-                    let sum = f64::from(sums.sum(word, doc % 64)) * unit;
-                    let norm = norms[usize::from(self.terms.lens()[doc as usize])];
-                    // Its own boost is most often far less than the highest there may be.
-                    if sum > 0.0
-                        && sum * norm * boost >= best.floor
-                        && sum * norm * self.boost(doc) >= best.floor
-                    {
-                        best.offer(self.score(doc));
-                    }
+            for (planes, start) in planes.into_iter().zip(starts) {
+                // The lessons behind are older.
+                let newest = narrow(start * 64);
+                let recency = RECENCY * self.ranking.recency(self.segment.time_parts(newest));
+                let boost = 1.0 + FREQUENCY + recency + votes;
+                self.offer(best, &planes.sums(), start, unit, boost, longest_norm);
+            }
+        }
+    }
+
+    /// Scores the lessons whose sum is enough for the highest boost there is among them.
+    fn offer(
+        &self,
+        best: &mut Best<'s>,
+        sums: &Sums,
+        first: usize,
+        unit: f64,
+        boost: f64,
+        longest_norm: f64,
+    ) {
+        let norms = &self.ranking.norms;
+        let least = best.floor / (longest_norm * boost * unit);
+        let width = self.rows[0].2.len();
+        for word in 0..Planes::WORDS.min(width - first) {
+            let maybe = sums.at_least(word, least) & self.allowed_at(first + word);
+            // Behind the last lesson there are bits that stand for none.
+            let docs = ones(maybe, first + word);
+            for doc in docs.take_while(|doc| *doc < self.segment.len()) {
+                let sum = f64::from(sums.sum(word, doc % 64)) * unit;
+                let norm = norms[usize::from(self.terms.lens()[doc as usize])];
+                // Its own boost is most often far less than the highest there may be.
+                if sum > 0.0
+                    && sum * norm * boost >= best.floor
+                    && sum * norm * self.boost(doc) >= best.floor
+                {
+                    best.offer(self.score(doc));
                 }
             }
         }

@@ -127,11 +127,11 @@ impl Signature {
             while tiles != 0 {
                 let tile = tiles.trailing_zeros() as usize;
                 tiles &= tiles - 1;
-                let mut any = 0;
-                for (common, bytes) in common[tile].iter_mut().zip(&words[tile]) {
-                    *common &= u64::from_le_bytes(*bytes);
-                    any |= *common;
-                }
+                // As arrays, so that several words are one instruction.
+                let (old, words) = (common[tile], words[tile].map(u64::from_le_bytes));
+                let new: [u64; TILE] = std::array::from_fn(|at| old[at] & words[at]);
+                common[tile] = new;
+                let any = new.iter().fold(0, |any, word| any | word);
                 live &= !(u64::from(any == 0) << tile);
             }
         }

@@ -80,7 +80,9 @@ impl DerefMut for Memory {
 impl From<Vec<u8>> for Memory {
     fn from(mut bytes: Vec<u8>) -> Self {
         let len = bytes.len();
-        if let Some(mut map) = mapped(len) {
+        // What is freed of less than this stays with the heap, as memory that is held twice.
+        let is_large = len >= 8 * MAPPED_FROM;
+        if is_large && let Some(mut map) = mapped(len) {
             map[..len].copy_from_slice(&bytes);
             return Self { pages: Pages::Mapped(map), len };
         }

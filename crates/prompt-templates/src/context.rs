@@ -54,8 +54,7 @@ impl Context {
     /// floats of more than 64; other numbers are floats of 64 bits. A key that stands twice in an object is
     /// an error, not the last of its values. A byte-order mark in front is passed over.
     ///
-    /// Costs a pass over the text for each list or map in another: no more than a few for data that people
-    /// have, and 128 for what nests as deep as it may.
+    /// Costs two passes over the text, however deep it nests.
     ///
     /// ```
     /// use prompt_templates::{Context, Prompts};

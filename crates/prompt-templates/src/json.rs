@@ -1,14 +1,13 @@
 //! Reads JSON as data, with its integers as they are written.
 //!
 //! `serde` knows no way to ask for an integer of any size: what 64 bits do not hold would come as a float.
-//! So each value is taken as the text that it is, of which its first character says the kind.
+//! So `serde_json` says whether a text is JSON, in one pass that makes nothing of it, and a second pass
+//! takes its values as they stand.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::fmt;
-use std::marker::PhantomData;
 
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 use upon::Value;
 
@@ -21,53 +20,114 @@ use crate::{Error, ErrorKind};
 /// passed over.
 pub(crate) fn read(text: &str) -> Result<(Value, usize)> {
     let body = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let reader = Reader { text };
+    let mut reader = Reader { text, rest: body };
     let raw: &RawValue = reader.parse(body)?;
-    Ok((reader.value(raw, 0)?, reader.offset(raw.get())))
+    reader.rest = raw.get();
+    Ok((reader.value(0)?, reader.offset(raw.get())))
 }
 
 struct Reader<'t> {
     text: &'t str,
+    /// What is not taken yet, of a text that is known to be JSON.
+    rest: &'t str,
 }
 
 impl<'t> Reader<'t> {
-    fn value(&self, raw: &'t RawValue, depth: usize) -> Result<Value> {
-        let text = raw.get();
-        let first = text.as_bytes().first().copied().unwrap_or_default();
+    fn value(&mut self, depth: usize) -> Result<Value> {
+        self.skip_white_space();
+        let first = self.rest.as_bytes().first().copied().unwrap_or_default();
         if matches!(first, b'{' | b'[') && depth == MAX_DEPTH {
-            return Err(self.fault(text, format!("the data nests deeper than {MAX_DEPTH}")));
+            return Err(self.fault(self.rest, format!("the data nests deeper than {MAX_DEPTH}")));
         }
         Ok(match first {
-            b'{' => Value::Map(self.map(self.parse(text)?, depth + 1)?),
-            b'[' => {
-                let items: Vec<&RawValue> = self.parse(text)?;
-                let items = items.into_iter().map(|item| self.value(item, depth + 1));
-                Value::List(items.collect::<Result<_>>()?)
+            b'{' => Value::Map(self.map(depth + 1)?),
+            b'[' => Value::List(self.list(depth + 1)?),
+            b'"' => {
+                let string = self.string();
+                Value::String(self.unescaped(string)?)
             }
-            b'"' => Value::String(self.parse(text)?),
-            b't' | b'f' => Value::Bool(first == b't'),
-            b'n' => Value::None,
-            _ => number(text)
-                .map_err(|message| self.fault(text, message).help("give it as text, in quotes"))?,
+            _ => {
+                let is_end = |c: char| matches!(c, ',' | ']' | '}') || is_white_space(c);
+                let word = self.take(self.rest.find(is_end).unwrap_or(self.rest.len()));
+                match word {
+                    "null" => Value::None,
+                    "true" | "false" => Value::Bool(word == "true"),
+                    _ => number(word).map_err(|message| {
+                        self.fault(word, message).help("give it as text, in quotes")
+                    })?,
+                }
+            }
         })
     }
 
-    fn map(&self, entries: Entries<'t>, depth: usize) -> Result<BTreeMap<String, Value>> {
+    fn list(&mut self, depth: usize) -> Result<Vec<Value>> {
+        let mut list = Vec::new();
+        while self.has_more() {
+            list.push(self.value(depth)?);
+        }
+        Ok(list)
+    }
+
+    fn map(&mut self, depth: usize) -> Result<BTreeMap<String, Value>> {
         let mut map = BTreeMap::new();
-        for (raw, value) in entries.0 {
-            let key: String = self.parse(raw.get())?;
-            check_key(&key).map_err(|message| self.fault(raw.get(), message))?;
+        while self.has_more() {
+            let raw = self.string();
+            let key = self.unescaped(raw)?;
+            check_key(&key).map_err(|message| self.fault(raw, message))?;
+            self.skip_white_space();
+            self.take(":".len());
             match map.entry(key) {
-                Entry::Vacant(entry) => drop(entry.insert(self.value(value, depth)?)),
+                Entry::Vacant(entry) => drop(entry.insert(self.value(depth)?)),
                 Entry::Occupied(entry) => {
                     let key = entry.key();
                     let message = format!("the key '{key}' stands twice");
-                    let fault = self.fault(raw.get(), message).help("leave one of the two out");
+                    let fault = self.fault(raw, message).help("leave one of the two out");
                     return Err(Fault::new(fault.offset, fault.error.named(key)));
                 }
             }
         }
         Ok(map)
+    }
+
+    /// Takes the sign in front of the next item or entry; returns whether it is not the closing one.
+    fn has_more(&mut self) -> bool {
+        self.skip_white_space();
+        let sign = self.take(1);
+        self.skip_white_space();
+        let is_empty = matches!(sign, "[" | "{") && self.rest.starts_with([']', '}']);
+        if is_empty {
+            self.take(1);
+        }
+        !is_empty && !matches!(sign, "]" | "}")
+    }
+
+    /// Takes a string, with its quotes.
+    fn string(&mut self) -> &'t str {
+        let bytes = self.rest.as_bytes();
+        let mut end = 1;
+        while let Some(index) = memchr::memchr2(b'"', b'\\', bytes.get(end..).unwrap_or_default()) {
+            end += index + 1;
+            if bytes[end - 1] == b'"' {
+                break;
+            }
+            end += 1;
+        }
+        self.take(end)
+    }
+
+    /// Returns what a string says.
+    fn unescaped(&self, string: &'t str) -> Result<String> {
+        if string.contains('\\') { self.parse(string) } else { Ok(string.replace('"', "")) }
+    }
+
+    fn skip_white_space(&mut self) {
+        self.rest = self.rest.trim_start_matches(is_white_space);
+    }
+
+    fn take(&mut self, length: usize) -> &'t str {
+        let (taken, rest) = self.rest.split_at_checked(length).unwrap_or((self.rest, ""));
+        self.rest = rest;
+        taken
     }
 
     /// Parses a part of the text.
@@ -113,30 +173,7 @@ fn number(text: &str) -> std::result::Result<Value, String> {
     }
 }
 
-/// The entries of an object in their order, as they are written.
-struct Entries<'t>(Vec<(&'t RawValue, &'t RawValue)>);
-
-impl<'de: 't, 't> Deserialize<'de> for Entries<'t> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
-        struct Collect<'t>(PhantomData<&'t ()>);
-        impl<'de: 't, 't> Visitor<'de> for Collect<'t> {
-            type Value = Entries<'t>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(
-                self,
-                mut map: A,
-            ) -> std::result::Result<Self::Value, A::Error> {
-                let mut entries = Vec::new();
-                while let Some(entry) = map.next_entry()? {
-                    entries.push(entry);
-                }
-                Ok(Entries(entries))
-            }
-        }
-        deserializer.deserialize_map(Collect(PhantomData))
-    }
+/// White space to JSON is not all that is to Unicode.
+fn is_white_space(c: char) -> bool {
+    matches!(c, ' ' | '\n' | '\t' | '\r')
 }

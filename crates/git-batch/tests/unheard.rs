@@ -32,21 +32,22 @@ fn operations(is_grouped: bool) -> Vec<Operation> {
 #[ignore = "run by the other tests, in a process of its own"]
 fn runs_a_batch_and_is_killed() {
     let Some(work) = std::env::var_os("UNHEARD_WORK") else { return };
-    stops::kill_at("pushed", 1);
-    let git = git_batch::GitBatch::open(work, git_batch::Settings::default()).unwrap();
-    git.apply(operations(std::env::var_os("UNHEARD_GROUP").is_some())).unwrap();
+    let what = std::env::var("UNHEARD_WHAT").unwrap();
+    stops::kill_at("pushed", if what == "twice" { 2 } else { 1 });
+    let settings = Settings::default().with_on_moved(OnMoved::Merge);
+    let git = GitBatch::open(work, settings).unwrap();
+    let operations = if what == "twice" { twice() } else { operations(what == "group") };
+    git.apply(operations).unwrap();
 }
 
-fn kill(fixture: &Fixture, is_grouped: bool) {
+fn kill(fixture: &Fixture, what: &str) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
         .args(["--ignored", "--exact", "runs_a_batch_and_is_killed"])
         .env("UNHEARD_WORK", fixture.work())
+        .env("UNHEARD_WHAT", what)
         .stdout(Stdio::null())
         .stderr(Stdio::null());
-    if is_grouped {
-        command.env("UNHEARD_GROUP", "1");
-    }
     assert_eq!(command.status().unwrap().code(), None, "it was not killed");
 }
 
@@ -85,7 +86,7 @@ fn a_push_of_a_killed_process_is_not_made_again_while_the_remote_is_away() {
     for is_grouped in [true, false] {
         let fixture = Fixture::new();
         fixture.at_remote(["reflog", "expire", "--expire=now", "--all"]);
-        kill(&fixture, is_grouped);
+        kill(&fixture, if is_grouped { "group" } else { "single" });
         let away = fixture.beside("away.git");
         fs::rename(fixture.remote(), &away).unwrap();
         // Others can work.
@@ -128,7 +129,7 @@ fn a_push_whose_answer_was_lost_is_not_made_again() {
 fn a_push_whose_commits_are_gone_here_is_looked_for_at_the_remote() {
     let fixture = Fixture::new();
     fixture.at_remote(["reflog", "expire", "--expire=now", "--all"]);
-    kill(&fixture, false);
+    kill(&fixture, "single");
     let away = fixture.beside("away.git");
     fs::rename(fixture.remote(), &away).unwrap();
     fixture.open().apply(operations(false)).unwrap_err();
@@ -206,7 +207,7 @@ fn a_push_that_did_not_arrive_is_made_once_the_remote_is_back() {
 #[test]
 fn a_remote_that_is_gone_for_good_is_named() {
     let fixture = Fixture::new();
-    kill(&fixture, true);
+    kill(&fixture, "group");
     fixture.git(["remote", "remove", "origin"]);
     fixture.git(["remote", "add", "other", fixture.remote().to_str().unwrap()]);
     let settings = git_batch::Settings::default().with_remote("other");
@@ -222,4 +223,67 @@ fn a_remote_that_is_gone_for_good_is_named() {
     let error = fixture.open().apply(operations(true)).unwrap_err();
     assert!(matches!(&error, ApplyError::Unheard { remote } if remote == "origin"), "{error}");
     assert!(error.to_string().contains("origin"), "{error}");
+}
+
+/// A group pushes the first commit of `x`, and the rest of the batch the second one.
+fn twice() -> Vec<Operation> {
+    let a = Commit::new("x", "a").with_base("main").write("a.txt", "x\n");
+    vec![
+        Operation::commit("a", a).in_group("g"),
+        Operation::push("p1", "x").in_group("g"),
+        Operation::commit("b", Commit::new("x", "b").write("b.txt", "x\n")),
+        Operation::push("p2", "x"),
+    ]
+}
+
+/// Somebody else pushes to `x` once, between the listing of the remote and the first push.
+fn overtake(fixture: &Fixture) {
+    let hook = fixture.work().join(".git/hooks/pre-push");
+    let script = format!(
+        "#!/bin/sh\ntest -e .git/overtaken && exit 0\n: > .git/overtaken\nunset GIT_DIR\n\
+         cd '{}' && git update-ref refs/heads/x theirs\n",
+        fixture.remote().display()
+    );
+    fs::create_dir_all(hook.parent().unwrap()).unwrap();
+    fs::write(&hook, script).unwrap();
+    support::make_executable(&hook);
+    fixture.at_remote(["branch", "theirs", "main"]);
+    fixture.move_remote("theirs", "theirs.txt", "x\n");
+}
+
+/// All is in what the remote has, and here on the branch.
+fn has_all_of_it(fixture: &Fixture, report: &git_batch::Report, on_moved: OnMoved) {
+    let pushed = landed(report, "p2").to_string();
+    let files = ["a.txt", "b.txt", "theirs.txt"];
+    for there in [
+        fixture.at_remote(["ls-tree", "--name-only", "x"]),
+        fixture.at_remote(["ls-tree", "--name-only", &pushed]),
+        fixture.git(["ls-tree", "--name-only", "x"]),
+    ] {
+        assert!(files.iter().all(|file| there.contains(file)), "{on_moved:?}: {there}");
+    }
+    let b = landed(report, "b").to_string();
+    fixture.git(["merge-base", "--is-ancestor", &b, "x"]);
+    fixture.assert_sound();
+}
+
+#[test]
+fn a_commit_on_top_of_one_that_a_group_has_pushed_is_not_lost() {
+    for on_moved in [OnMoved::Merge, OnMoved::Rebase] {
+        let fixture = Fixture::new();
+        overtake(&fixture);
+        let settings = Settings::default().with_on_moved(on_moved);
+        let git = GitBatch::open(fixture.work(), settings).unwrap();
+        let report = git.apply(twice()).unwrap();
+        has_all_of_it(&fixture, &report, on_moved);
+    }
+}
+
+#[test]
+fn nor_is_it_where_the_process_is_killed_between_the_two_pushes() {
+    let fixture = Fixture::new();
+    overtake(&fixture);
+    kill(&fixture, "twice");
+    let report = fixture.open().apply(twice()).unwrap();
+    has_all_of_it(&fixture, &report, OnMoved::Merge);
 }

@@ -33,7 +33,7 @@ impl Batch<'_, '_> {
         if let Some(remote) = &mut self.remote {
             remote.refs.insert(name.as_bstr().to_owned(), theirs);
         }
-        if let Some(arrived) = self.arrived(name, theirs) {
+        if let Some(arrived) = self.arrived(name, ours, theirs) {
             return Ok(arrived);
         }
         match self.session.store.is_ancestor(ours, theirs)? {
@@ -46,6 +46,7 @@ impl Batch<'_, '_> {
             OnMoved::Fail => Err(moved(name)),
             OnMoved::Rebase => {
                 let (id, remade) = self.rebase(ours, theirs)?;
+                self.images.extend(remade.iter().copied());
                 self.remade.extend(remade);
                 Ok(id)
             }
@@ -66,10 +67,31 @@ impl Batch<'_, '_> {
         there.is_some_and(|there| self.session.store.contains(there, id))
     }
 
-    /// What this process has sent of a branch and is in what the remote has.
-    fn arrived(&self, name: &FullName, theirs: ObjectId) -> Option<ObjectId> {
+    /// What this process has sent of a branch in place of `ours` and is in what the remote has.
+    fn arrived(&self, name: &FullName, ours: ObjectId, theirs: ObjectId) -> Option<ObjectId> {
         let sent = self.sent.get(name)?;
-        sent.iter().rev().copied().find(|id| self.session.store.contains(theirs, *id))
+        let is_there = |id: &ObjectId| self.session.store.contains(theirs, *id);
+        sent.iter().rev().copied().find(|id| is_there(id) && self.stands_for(*id, ours))
+    }
+
+    /// Whether the commit has all of `ours`, or of what `ours` was made anew as. A branch may be
+    /// pushed twice by one batch, and what went in place of the first commit has not the second.
+    pub(super) fn stands_for(&self, id: ObjectId, ours: ObjectId) -> bool {
+        let store = &self.session.store;
+        let null = store.null_id();
+        let mut images = self
+            .images
+            .range((ours, null)..)
+            .take_while(|(old, _)| *old == ours)
+            .map(|(_, new)| *new);
+        store.contains(id, ours) || images.any(|image| store.contains(id, image))
+    }
+
+    /// What an earlier process has brought together with the remote's in place of `ours`.
+    pub(super) fn instead(&self, name: &FullName, ours: ObjectId) -> Option<ObjectId> {
+        let id = *self.resumed.as_ref()?.get(name)?;
+        // Without the commit here, nothing can be said but by the remote.
+        (!self.session.store.has_object(id) || self.stands_for(id, ours)).then_some(id)
     }
 
     /// Brings branches together with what the remote has now: gives what can be pushed of each, durable
@@ -197,6 +219,10 @@ impl Batch<'_, '_> {
         let tip = self.session.store.branch_tip(name);
         if tip == Ok(Some(new)) {
             return true;
+        }
+        // Never off a commit that what was pushed has not.
+        if old.is_some_and(|old| !self.stands_for(new, old)) {
+            return false;
         }
         if tip != Ok(old) || check_not_checked_out(&self.checked_out, name, None).is_err() {
             return false;

@@ -31,12 +31,7 @@ impl Batch<'_, '_> {
         outcomes: &mut [Option<Outcome>],
     ) -> BTreeMap<FullName, Result<ObjectId, Outcome>> {
         let mut results = BTreeMap::new();
-        let mut left = wanted.clone();
-        for (name, id) in self.resumed.iter().flatten() {
-            if let Some(wanted) = left.get_mut(name) {
-                *wanted = *id;
-            }
-        }
+        let mut left = self.instead_of(wanted);
         for retry in 0.. {
             let mut again = Vec::new();
             for (name, result) in self.push_apart(&left) {

@@ -153,8 +153,9 @@ impl Batch<'_, '_> {
             let worktree = state.worktree.clone();
             let (name, old) = (name.clone(), state.start);
             let is_again = self.resumed.is_some();
-            let instead = self.resumed.as_ref().and_then(|instead| instead.get(&name).copied());
-            Some(RefMove { name, old, new: state.tip?, message, worktree, is_again, instead })
+            let new = state.tip?;
+            let instead = self.instead(&name, new);
+            Some(RefMove { name, old, new, message, worktree, is_again, instead })
         };
         waiting.into_iter().filter_map(of_branch).collect()
     }

@@ -163,9 +163,12 @@ impl Batch<'_, '_> {
 
     /// What is pushed of branches: what an earlier process had brought together with the remote's
     /// goes in place of their tips.
-    fn instead_of(&self, wanted: &BTreeMap<FullName, ObjectId>) -> BTreeMap<FullName, ObjectId> {
-        let instead = |name: &FullName| self.resumed.as_ref()?.get(name).copied();
-        wanted.iter().map(|(name, id)| (name.clone(), instead(name).unwrap_or(*id))).collect()
+    pub(super) fn instead_of(
+        &self,
+        wanted: &BTreeMap<FullName, ObjectId>,
+    ) -> BTreeMap<FullName, ObjectId> {
+        let of = |name: &FullName, id: ObjectId| self.instead(name, id).unwrap_or(id);
+        wanted.iter().map(|(name, id)| (name.clone(), of(name, *id))).collect()
     }
 
     /// Pushes one group; an error is that a local branch has moved, and then nothing was pushed.

@@ -71,6 +71,8 @@ struct Batch<'s, 'a> {
     sent: BTreeMap<FullName, Vec<ObjectId>>,
     /// The commits that were made again on top of what the remote had, each with the new one.
     remade: BTreeMap<ObjectId, ObjectId>,
+    /// The same, with all that one commit was made again as.
+    images: BTreeSet<(ObjectId, ObjectId)>,
     /// What the remote has confirmed of groups: what was wanted of each branch, and what was pushed.
     confirmed: BTreeMap<FullName, (ObjectId, ObjectId)>,
     /// Branches that were pushed, or may have been by an earlier process, and that nobody has said

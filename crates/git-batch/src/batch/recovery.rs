@@ -39,6 +39,7 @@ impl Session<'_> {
             batch.last_push = built.last_push;
             batch.branches = built.branches;
             batch.resumed = Some(caught_up);
+            batch.images = remade.iter().map(|(old, new)| (*old, *new)).collect();
             batch.remade = remade;
             batch.record = Some(file);
             let mut pending = built.pending;

@@ -303,6 +303,7 @@ impl<'a> Session<'a> {
             resumed: None,
             sent: BTreeMap::new(),
             remade: BTreeMap::new(),
+            images: BTreeSet::new(),
             confirmed: BTreeMap::new(),
             unheard: BTreeSet::new(),
             is_landing: false,

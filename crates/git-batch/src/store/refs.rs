@@ -162,6 +162,11 @@ impl Store {
         }
         let mut results = Vec::with_capacity(moves.len());
         let mut folders = BTreeSet::new();
+        if !arrived.is_empty() {
+            // What has arrived may be in the packed refs, put in place by a process that was killed
+            // before it synced their name.
+            folders.insert(self.common_dir.clone());
+        }
         for (m, is_loose) in moves.iter().zip(is_loose) {
             let written = match is_loose && !arrived.contains(&m.name) {
                 true if packs_all => disk::remove(&self.common_dir.join(path_of(&m.name))),

@@ -46,6 +46,29 @@ fn commit(id: &str, branch: &str, content: &str) -> Operation {
 }
 
 #[test]
+fn what_a_group_pushes_first_has_passed_by_itself() {
+    let fixture = Fixture::new();
+    fixture.at_remote(["config", "core.logAllRefUpdates", "always"]);
+    let repair = Commit::new("x", "b").delete("a.txt").write("b.txt", "good\n");
+    let operations = vec![
+        commit("a", "x", "bad\n").in_group("g"),
+        Operation::push("p1", "x").in_group("g"),
+        commit("y", "y", "good\n"),
+        Operation::push("push y", "y"),
+        Operation::commit("b", repair).after("a"),
+        Operation::push("p2", "x"),
+    ];
+    let report = apply(&fixture, operations);
+    assert_eq!(kind(report.get("a")), Some(OpErrorKind::Gate));
+    assert!(!report.get("p1").unwrap().is_success(), "{:?}", report.get("p1"));
+    landed(&report, "push y");
+    let there = fixture.at_remote(["for-each-ref", "--format=%(refname)"]);
+    assert!(!there.contains("refs/heads/x"), "{there}");
+    let reflog = fixture.at_remote(["log", "--all", "--reflog", "--format=%s"]);
+    assert!(!reflog.lines().any(|subject| subject == "a"), "{reflog}");
+}
+
+#[test]
 fn only_the_operation_that_fails_is_left_out() {
     let fixture = Fixture::new();
     let operations = || {

@@ -14,8 +14,13 @@ use crate::{Class, Gate, OpError, OpErrorKind, Outcome};
 /// How many trees are checked out at once.
 const MAX_QUESTIONS: usize = 8;
 
-/// What is pushed of a branch: how many of its steps, and by which operation.
-type Pushed = BTreeMap<FullName, (usize, usize)>;
+/// What is pushed of a branch: so many of its steps.
+struct Pushed {
+    branch: FullName,
+    steps: usize,
+    commit: ObjectId,
+    operation: usize,
+}
 
 impl Batch<'_, '_> {
     /// Builds on the branches as they were when the gate was asked first.
@@ -66,21 +71,20 @@ impl Batch<'_, '_> {
         }
         let mut left_out = Vec::new();
         let mut trees = BTreeSet::new();
-        for (name, (steps, push)) in pushed(pending) {
-            if onto.is_some_and(|onto| *onto != name) {
-                continue;
-            }
-            match self.judge_branch(&name, steps, passage) {
+        let mut pushed = self.pushed(pending);
+        pushed.retain(|pushed| onto.is_none_or(|onto| *onto == pushed.branch));
+        for &Pushed { branch: ref name, steps, operation: push, .. } in &pushed {
+            match self.judge_branch(name, steps, passage) {
                 Ok(Verdict::Passes) => {}
                 // The others have their turn when these are judged.
                 Ok(Verdict::Ask(_)) if trees.len() == MAX_QUESTIONS => {}
-                Ok(Verdict::Ask(tree)) => match self.note_asked(&name, tree, passage) {
+                Ok(Verdict::Ask(tree)) => match self.note_asked(name, tree, passage) {
                     Ok(()) => drop(trees.insert(tree)),
                     Err(end) if onto.is_some() => return Err(Judged::Stop(end)),
                     Err(end) => left_out.push((push, end)),
                 },
                 Ok(Verdict::Culprit(step, why)) => {
-                    let operation = self.branches[&name].steps[step].operation;
+                    let operation = self.branches[name].steps[step].operation;
                     let error = OpError::new(OpErrorKind::Gate, why);
                     left_out.push((operation, error.into()));
                 }
@@ -103,9 +107,7 @@ impl Batch<'_, '_> {
             return Err(Judged::LeaveOut(left_out));
         }
         if trees.is_empty() {
-            let pushes = pending.iter().filter(|p| p.kind == PendingKind::Push);
-            let judged = pushes.filter(|p| onto.is_none_or(|onto| *onto == p.branch));
-            self.judged = judged.map(|p| (p.branch.clone(), p.commit)).collect();
+            self.note_judged(pushed);
             return Err(Judged::Passes);
         }
         Ok(trees)
@@ -118,17 +120,14 @@ impl Batch<'_, '_> {
         pending: &mut Vec<Pending>,
         outcomes: &mut [Option<Outcome>],
     ) {
-        let last: BTreeMap<FullName, ObjectId> = pending
-            .iter()
-            .filter(|p| p.kind == PendingKind::Push)
-            .map(|p| (p.branch.clone(), p.commit))
-            .collect();
-        let is_other = |name: &FullName| {
-            self.judged
-                .get(name)
-                .is_some_and(|judged| last.get(name).is_some_and(|id| id != judged))
+        let is_unjudged = |pushed: &Pushed| {
+            self.judged.get(&pushed.branch).is_some_and(|judged| !judged.contains(&pushed.commit))
         };
-        let is_unjudged = |p: &mut Pending| p.kind == PendingKind::Push && is_other(&p.branch);
+        let mut unjudged = self.pushed(pending);
+        unjudged.retain(is_unjudged);
+        let is_unjudged = |p: &mut Pending| {
+            p.kind == PendingKind::Push && unjudged.iter().any(|pushed| pushed.branch == p.branch)
+        };
         let gone: BTreeSet<usize> = pending
             .extract_if(.., is_unjudged)
             .map(|p| {
@@ -144,6 +143,43 @@ impl Batch<'_, '_> {
         if !gone.is_empty() {
             self.skip(gone, pending, outcomes);
         }
+    }
+
+    /// Notes what the gate has let pass of a batch that another process had begun: all that it pushes.
+    pub(super) fn resume_judged(&mut self, pending: &[Pending]) {
+        if self.session.settings.gate.is_some() {
+            self.note_judged(self.pushed(pending));
+        }
+    }
+
+    fn note_judged(&mut self, pushed: Vec<Pushed>) {
+        self.judged.clear();
+        for Pushed { branch, commit, .. } in pushed {
+            self.judged.entry(branch).or_default().insert(commit);
+        }
+    }
+
+    /// What is pushed of each branch: what each group pushes, and what is pushed at last.
+    fn pushed(&self, pending: &[Pending]) -> Vec<Pushed> {
+        let mut steps: BTreeMap<&FullName, usize> = BTreeMap::new();
+        let (mut pushed, mut last) = (Vec::new(), BTreeMap::new());
+        for p in pending {
+            let count = steps.entry(&p.branch).or_default();
+            if p.kind != PendingKind::Push {
+                *count += 1;
+                continue;
+            }
+            let (branch, operation) = (p.branch.clone(), p.operation);
+            let this = Pushed { branch, steps: *count, commit: p.commit, operation };
+            if self.operations[operation].group.is_some() {
+                pushed.push(this);
+                last.remove(&p.branch);
+            } else {
+                last.insert(&p.branch, this);
+            }
+        }
+        pushed.extend(last.into_values());
+        pushed
     }
 
     /// Says what the gate has to say of the first `steps` of a branch.
@@ -260,19 +296,4 @@ impl Batch<'_, '_> {
             }
         }
     }
-}
-
-/// What is pushed of each branch at last.
-fn pushed(pending: &[Pending]) -> Pushed {
-    let mut steps: BTreeMap<&FullName, usize> = BTreeMap::new();
-    let mut pushed = Pushed::new();
-    for p in pending {
-        let count = steps.entry(&p.branch).or_default();
-        if p.kind == PendingKind::Push {
-            pushed.insert(p.branch.clone(), (*count, p.operation));
-        } else {
-            *count += 1;
-        }
-    }
-    pushed
 }

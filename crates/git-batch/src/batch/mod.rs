@@ -80,8 +80,8 @@ struct Batch<'s, 'a> {
     unheard: BTreeSet<FullName>,
     /// Whether a moved remote is left to whoever asked for the landing.
     is_landing: bool,
-    /// What of the branches the gate has let pass, if there is one.
-    judged: BTreeMap<FullName, ObjectId>,
+    /// Which commits of the branches the gate has let pass, if there is one.
+    judged: BTreeMap<FullName, BTreeSet<ObjectId>>,
     /// What is known of the gate's verdicts, while the batch is carried out.
     passage: Passage,
     /// Branches that the remote has moved and that wait for the gate to look at what they are now, and

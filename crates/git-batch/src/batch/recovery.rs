@@ -43,6 +43,7 @@ impl Session<'_> {
             batch.remade = remade;
             batch.record = Some(file);
             let mut pending = built.pending;
+            batch.resume_judged(&pending);
             batch.fetch_missing(&pending);
             batch.drop_missing(&mut pending, &mut outcomes);
             batch.carry_out(pending, &mut outcomes, built.onto.as_ref());

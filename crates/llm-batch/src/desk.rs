@@ -34,6 +34,8 @@ struct Agenda {
     /// Passes that are worked on, and whether mail has come for them since.
     working: HashMap<u64, bool>,
     next: u64,
+    /// A batch that had arrived was taken last.
+    has_opened: bool,
     threads: usize,
     idle: usize,
     is_watched: bool,
@@ -46,20 +48,33 @@ enum Work {
 }
 
 impl Agenda {
-    /// Takes what is due, if anything is.
+    /// Takes what is due, if anything is. What has arrived and what is waited for take turns: neither
+    /// keeps the other from being done, however much of it there is.
     fn take(&mut self) -> Option<Work> {
-        if let Some(batch) = self.arrived.pop_front() {
-            self.next += 1;
-            self.working.insert(self.next, false);
-            return Some(Work::Open(self.next, batch));
+        if self.has_opened && !self.arrived.is_empty() {
+            let due = self.take_due();
+            self.has_opened = due.is_none();
+            return due.or_else(|| self.take_arrived());
         }
-        let now = Instant::now();
+        self.take_arrived().or_else(|| self.take_due())
+    }
+
+    fn take_arrived(&mut self) -> Option<Work> {
+        let batch = self.arrived.pop_front()?;
+        self.next += 1;
+        self.working.insert(self.next, false);
+        self.has_opened = true;
+        Some(Work::Open(self.next, batch))
+    }
+
+    fn take_due(&mut self) -> Option<Work> {
         let (due, number) = self.first()?;
-        (due <= now).then(|| {
-            self.waiting.remove(&number);
-            self.working.insert(number, false);
-            Work::GoOn(number)
-        })
+        if due > Instant::now() {
+            return None;
+        }
+        self.waiting.remove(&number);
+        self.working.insert(number, false);
+        Some(Work::GoOn(number))
     }
 
     /// Returns which of the passes that wait is due first.

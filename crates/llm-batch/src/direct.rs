@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::thread::Scope;
+use std::thread::{self, Scope};
 use std::time::Instant;
 
 use serde_json::value::RawValue;
@@ -49,7 +49,7 @@ enum Wait {
 }
 
 /// A request that is to be asked, perhaps once more.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Ask {
     pub(crate) member: u32,
     /// The record whose request this is.
@@ -67,6 +67,8 @@ pub(crate) struct Reply {
     ask: Ask,
     at: usize,
     answer: Result<Box<RawValue>, CreateError>,
+    /// Whether the answer, if there is one, is on the disk.
+    kept: Result<(), Error>,
     /// The round of the throttle that it went badly in.
     round: u64,
 }
@@ -197,8 +199,8 @@ impl<'s, T: Tell> Session<'s, T> {
             self.count_submission(at, &[ask.member], Lane::Sync);
             self.direct.running += 1;
             let (table, call) = (Arc::clone(&self.table), Arc::clone(&self.call));
-            let mail = self.mail.clone();
-            scope.spawn(move || {
+            let (mail, spare) = (self.mail.clone(), ask.clone());
+            let work = move || {
                 let members = [ask.member];
                 let draft = Draft::new(&nonce, &members, &table);
                 let asked = catch_unwind(AssertUnwindSafe(|| {
@@ -219,11 +221,24 @@ impl<'s, T: Tell> Session<'s, T> {
                     Err(CreateError::NotSent { .. }) => engine.throttle.went_badly(None),
                     Err(_) => 0,
                 };
+                // It is paid for, and whoever works on the session may be at something else for long.
+                let kept = match &answer {
+                    Ok(response) => engine.state().keep_answer(at, response),
+                    Err(_) => Ok(()),
+                };
                 // Not before the pace is changed, so that nobody goes out at the old one.
                 drop(place);
                 // The session listens until everything that was sent off has come back.
-                mail.post(Event::Answered(Box::new(Reply { ask, at, answer, round })));
-            });
+                mail.post(Event::Answered(Box::new(Reply { ask, at, answer, kept, round })));
+            };
+            if let Err(error) = thread::Builder::new().spawn_scoped(scope, work) {
+                // Nothing was sent.
+                let round = engine.throttle.went_badly(None);
+                let reason = format!("cannot start a thread to ask: {error}");
+                let answer = Err(CreateError::NotSent { reason });
+                self.answered(Reply { ask: spare, at, answer, kept: Ok(()), round })?;
+                break;
+            }
         }
         if self.direct.queue.is_empty() {
             // Room that was told of is for somebody else.
@@ -254,13 +269,12 @@ impl<'s, T: Tell> Session<'s, T> {
 
     /// Decides about what came of a request.
     pub(crate) fn answered(&mut self, reply: Reply) -> Result<(), Error> {
-        let Reply { mut ask, at, answer, round } = reply;
+        let Reply { mut ask, at, answer, kept, round } = reply;
         self.direct.running -= 1;
         let index = ask.member as usize;
         let error = match answer {
             Ok(response) => {
                 self.direct.failures = 0;
-                let kept = self.engine.state().keep_answer(at, &response);
                 // It is paid for: its requester gets it whatever becomes of the record.
                 let answer = self.engine.provider.answer(response);
                 return self.hand_over(index, Ok(answer)).and(kept);

@@ -1,0 +1,124 @@
+//! An answer that is paid for is on the disk, whatever else the batcher is at.
+
+#![allow(clippy::unwrap_used, reason = "a helper of tests is not seen as a test")]
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use common::{Place, ask};
+use llm_batch::{
+    Answer, Call, CallError, Collected, CreateError, Created, Draft, Entry, LaneChoice, Limits,
+    LlmBatch, Progress, Provider, Request, RequestError, Sink,
+};
+use serde_json::value::{RawValue, to_raw_value};
+
+/// How far a test has come: a call waits for a step, and says when it is reached.
+#[derive(Debug, Default)]
+struct Steps {
+    reached: Mutex<Vec<&'static str>>,
+    changed: Condvar,
+}
+
+impl Steps {
+    fn reach(&self, step: &'static str) {
+        self.reached.lock().unwrap().push(step);
+        self.changed.notify_all();
+    }
+
+    fn wait_for(&self, step: &'static str) {
+        let reached = self.reached.lock().unwrap();
+        drop(self.changed.wait_while(reached, |reached| !reached.contains(&step)).unwrap());
+    }
+}
+
+/// Answers and creates when it is told to.
+#[derive(Debug, Default)]
+struct Gated(Steps);
+
+impl Provider for Gated {
+    fn name(&self) -> &'static str {
+        "gated"
+    }
+
+    fn endpoint(&self) -> &'static str {
+        "here"
+    }
+
+    fn limits(&self) -> Limits {
+        Limits { max_items: 10, max_bytes: 1 << 20, frame_bytes: 0, entry_bytes: 0 }
+    }
+
+    fn encode(&self, request: &Request) -> Result<Box<RawValue>, RequestError> {
+        Ok(to_raw_value(&request.id).unwrap())
+    }
+
+    fn create(&self, _: &Draft<'_>, _: &str, _: &Call<'_>) -> Result<Created, CreateError> {
+        self.0.reach("creates");
+        self.0.wait_for("may create");
+        Ok(Created { batch_id: "b".to_owned(), progress: Progress::Ended })
+    }
+
+    fn poll(&self, _: &str, _: &Call<'_>) -> Result<Progress, CallError> {
+        Ok(Progress::Ended)
+    }
+
+    fn results(
+        &self,
+        _: &str,
+        draft: &Draft<'_>,
+        _: &Call<'_>,
+        sink: &mut Sink<'_>,
+    ) -> Result<Collected, CallError> {
+        for entry in draft.entries() {
+            let _ = sink(&entry.custom_id, Ok(Answer::new(to_raw_value(entry.id).unwrap())));
+        }
+        Ok(Collected::default())
+    }
+
+    fn answers_at_once(&self) -> bool {
+        true
+    }
+
+    fn ask(&self, entry: &Entry<'_>, _: &Call<'_>) -> Result<Box<RawValue>, CreateError> {
+        self.0.reach("asks");
+        self.0.wait_for("may answer");
+        Ok(to_raw_value(entry.id).unwrap())
+    }
+}
+
+fn answer_files(state: &Path) -> usize {
+    let names = fs::read_dir(state).unwrap().map(|entry| entry.unwrap().file_name());
+    names.filter(|name| name.to_string_lossy().ends_with(".answer.json")).count()
+}
+
+#[test]
+fn an_answer_is_kept_while_every_thread_is_at_another_batch() {
+    let (provider, place) = (Arc::new(Gated::default()), Place::quick());
+    let llm = LlmBatch::builder(Arc::clone(&provider) as _)
+        .state(place.state())
+        .lane(LaneChoice::Auto)
+        .max_items(1)
+        .max_in_flight(1)
+        .linger(Duration::ZERO)
+        .build()
+        .unwrap();
+    let soon = SystemTime::now() + Duration::from_mins(10);
+    let urgent = llm.submit(ask("urgent").with_deadline(soon)).unwrap();
+    provider.0.wait_for("asks");
+    let other = llm.submit(ask("other")).unwrap();
+    provider.0.wait_for("creates");
+    provider.0.reach("may answer");
+    let patience = Instant::now() + Duration::from_mins(2);
+    while answer_files(&place.state()) == 0 {
+        assert!(Instant::now() < patience, "the answer waits for a thread");
+        thread::yield_now();
+    }
+    provider.0.reach("may create");
+    assert_eq!(urgent.wait().unwrap().response.get(), "\"urgent\"");
+    assert_eq!(other.wait().unwrap().response.get(), "\"other\"");
+}

@@ -18,6 +18,9 @@ const COPIED: &str = "the list does not have it, but this state folder was copie
                       and whoever goes on with another copy may have sent it again; go on there, or \
                       use the policy `resubmit` where nobody does";
 
+const TOO_DEAR: &str = "the list does not have it, and to send it once more is more than the limits of \
+                        cost or the budgets of its requests leave room for; raise them";
+
 /// A create that is looked for.
 #[derive(Debug)]
 pub(crate) struct Seek {
@@ -93,7 +96,18 @@ impl<T: Tell> Session<'_, T> {
                     let first = *seek.absent.get_or_insert_with(Instant::now);
                     seek.found = None;
                     if first.elapsed() >= lag {
-                        if self.engine.state().is_copied(seek.at) {
+                        let is_copied = self.engine.state().is_copied(seek.at);
+                        if is_copied && policy == OnAmbiguous::Resubmit {
+                            // It is said that nobody else goes on with it. What was lost before may
+                            // have been paid, and so may this.
+                            if self.afford(seek.at, seek.wanted())? {
+                                return self.resubmit(seek, true);
+                            }
+                            seek.found = Some(TOO_DEAR.to_owned());
+                            self.keep(&seek);
+                            return Ok(());
+                        }
+                        if is_copied {
                             seek.found = Some(COPIED.to_owned());
                             self.keep(&seek);
                             return Ok(());

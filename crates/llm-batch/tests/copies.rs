@@ -14,6 +14,7 @@ use common::{
     assert_answered, builder, losing_the_first, open, open_ai, run, settings,
 };
 use llm_batch::{Error, OnAmbiguous, Run, Stop};
+use llm_simulator::Call;
 use serde_json::Value;
 
 fn copied(from: &Path) -> Place {
@@ -126,6 +127,36 @@ fn a_lost_create_is_sent_again_from_its_own_folder_and_not_from_a_copy() {
         let (outcomes, ended) = go_on(shape, &simulator, &copy, OnAmbiguous::Hold);
         assert!(outcomes.is_empty() && matches!(ended, Err(Error::Ambiguous { .. })), "{ended:?}");
         assert_eq!((simulator.count(Endpoint::Create), simulator.paid().len()), (2, 2));
+    }
+}
+
+/// The first folder is gone, and it had sent it again once already.
+#[test]
+fn a_create_that_was_lost_twice_is_sent_from_a_moved_folder_where_that_is_asked_for() {
+    for shape in SHAPES {
+        let (stop, place) = (Stop::new(), Place::new());
+        let hand = stop.clone();
+        let losing = move |call: &Call<'_>| {
+            let nth = (call.endpoint == Endpoint::Create).then_some(call.nth)?;
+            if nth == 1 {
+                hand.stop();
+            }
+            (nth < 2).then_some(Reply::Drop)
+        };
+        let simulator = Simulator::builder().before(losing).start().unwrap();
+        simulator.plant_foreign(7);
+        let first = settings(shape(simulator.url(), KEY), &place.state()).stop(stop);
+        let first = first.on_ambiguous(OnAmbiguous::Resubmit).build().unwrap();
+        assert!(run(&first, ["a", "b"].map(ask)).1.is_err());
+        drop(first);
+        let copy = copied(&place.state());
+        drop(place);
+        let held = go_on(shape, &simulator, &copy, OnAmbiguous::Hold);
+        assert!(is_held(&held), "{held:?}");
+        let (outcomes, ended) = go_on(shape, &simulator, &copy, OnAmbiguous::Resubmit);
+        assert_answered(&outcomes, &["a", "b"]);
+        assert_eq!((simulator.count(Endpoint::Create), simulator.paid().len()), (3, 2));
+        assert!(ended.unwrap().accounting.possibly_paid_twice > 0);
     }
 }
 

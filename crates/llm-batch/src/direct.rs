@@ -126,13 +126,14 @@ impl Direct {
         self.is_running() || !self.queue.is_empty()
     }
 
-    fn may_try(&self) -> bool {
-        let is_time = match self.wait {
-            Wait::None => true,
-            Wait::Until(moment) => moment <= Instant::now(),
-            Wait::ForRoom => false,
-        };
-        is_time && !self.queue.is_empty()
+    /// Returns when the next one may go out; `None` where nothing waits, or only mail can tell.
+    fn next_to_go(&self) -> Option<Instant> {
+        match self.wait {
+            _ if self.queue.is_empty() => None,
+            Wait::None => Some(Instant::now()),
+            Wait::Until(moment) => Some(moment),
+            Wait::ForRoom => None,
+        }
     }
 
     /// Takes note of mail that there is room.
@@ -155,15 +156,8 @@ impl<'s, T: Tell> Session<'s, T> {
     /// Returns when there is something to do about what is asked alone: something may go out, or is
     /// overdue.
     pub(crate) fn next_ask(&self) -> Option<Instant> {
-        if self.direct.queue.is_empty() {
-            return None;
-        }
-        let next = match self.direct.wait {
-            Wait::None => Some(Instant::now()),
-            Wait::Until(moment) => Some(moment),
-            Wait::ForRoom => None,
-        };
-        [next, self.direct.due].into_iter().flatten().min()
+        let due = self.direct.due.filter(|_| !self.direct.queue.is_empty());
+        [self.direct.next_to_go(), due].into_iter().flatten().min()
     }
 
     /// Sends off as many requests as may be on their way.
@@ -172,7 +166,7 @@ impl<'s, T: Tell> Session<'s, T> {
         's: 'scope,
     {
         self.miss_asks()?;
-        while self.direct.may_try() {
+        while self.direct.next_to_go().is_some_and(|next| next <= Instant::now()) {
             let engine = self.engine;
             let Some(mut ask) = self.direct.queue.pop_front() else { break };
             let replaces = ask.replaces.as_slice();

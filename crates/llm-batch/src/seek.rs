@@ -96,23 +96,19 @@ impl<T: Tell> Session<'_, T> {
                     let first = *seek.absent.get_or_insert_with(Instant::now);
                     seek.found = None;
                     if first.elapsed() >= lag {
-                        let is_copied = self.engine.state().is_copied(seek.at);
-                        if is_copied && policy == OnAmbiguous::Resubmit {
-                            // It is said that nobody else goes on with it. What was lost before may
-                            // have been paid, and so may this.
-                            if self.afford(seek.at, seek.wanted())? {
-                                return self.resubmit(seek, true);
-                            }
-                            seek.found = Some(TOO_DEAR.to_owned());
-                            self.keep(&seek);
-                            return Ok(());
+                        if !self.engine.state().is_copied(seek.at) {
+                            return self.resubmit(seek, false);
                         }
-                        if is_copied {
-                            seek.found = Some(COPIED.to_owned());
-                            self.keep(&seek);
-                            return Ok(());
+                        // With that policy nobody else goes on with it. What was lost before may have
+                        // been paid, and so may this.
+                        let may_send = policy == OnAmbiguous::Resubmit;
+                        if may_send && self.afford(seek.at, seek.wanted())? {
+                            return self.resubmit(seek, true);
                         }
-                        return self.resubmit(seek, false);
+                        let why = if may_send { TOO_DEAR } else { COPIED };
+                        seek.found = Some(why.to_owned());
+                        self.keep(&seek);
+                        return Ok(());
                     }
                     let next = first.checked_add(lag).unwrap_or(self.call.deadline());
                     self.seek_later(next, seek)

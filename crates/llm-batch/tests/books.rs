@@ -7,44 +7,14 @@ mod common;
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
 
-use common::{KEY, Outcome, Place, ask as plain, builder, changed, run};
+use common::priced::{ask, expiring, go, losing, open, retrying};
+use common::{KEY, Place, changed};
 use llm_batch::{
-    Body, Builder, Error, LaneChoice, Message, OnAmbiguous, PendingReason, Prices, Request,
-    RequestError, Role, Run,
+    Body, Error, LaneChoice, Message, OnAmbiguous, PendingReason, Prices, Request, RequestError,
+    Role,
 };
 use llm_simulator::{Call, Endpoint, Reply, Simulator};
 use serde_json::{Value, json};
-
-/// An answer of ten tokens, the longest there may be, is ten dollars alone and five in a batch.
-const PRICES: &str =
-    r#"{"as_of": "2026-01-01", "models": {"model-a": {"input": 0, "output": 1000000}}}"#;
-
-fn ask(id: &str) -> Request {
-    plain(id).with_max_tokens(10)
-}
-
-fn open(simulator: &Simulator, place: &Place) -> Builder {
-    builder(simulator.url(), &place.state()).prices(Prices::parse(PRICES).unwrap())
-}
-
-/// Asks one by one, and asks again where an answer is lost.
-fn retrying(simulator: &Simulator, place: &Place) -> Builder {
-    open(simulator, place).lane(LaneChoice::Sync).sync_retry(true)
-}
-
-fn go(
-    settings: Builder,
-    requests: impl IntoIterator<Item = Request>,
-) -> (Vec<Outcome>, Result<Run, Error>) {
-    run(&settings.build().unwrap(), requests)
-}
-
-/// A provider whose answers to `endpoint` are lost.
-fn losing(endpoint: Endpoint) -> Simulator {
-    let lose =
-        move |call: &Call<'_>, usual| if call.endpoint == endpoint { Reply::Drop } else { usual };
-    Simulator::builder().after(lose).start().unwrap()
-}
 
 /// A provider that does not take the first create or ask, and asks to wait for a minute.
 fn busy_once() -> Simulator {
@@ -144,24 +114,6 @@ fn a_limit_holds_for_what_was_told_and_is_asked_for_again() {
     assert!(matches!(ended, Err(Error::OverBudget { .. })), "{ended:?}");
     assert_eq!(simulator.paid().len(), 0);
     assert_eq!(go(again().max_cost(6.0), [ask("a")]).1.unwrap().accounting.succeeded, 1);
-}
-
-/// Lets the first batch expire whose results are read.
-fn expired(call: &Call<'_>, usual: Reply) -> Reply {
-    match (call.endpoint, call.nth) {
-        (Endpoint::Results, 0) => {
-            let text = String::from_utf8_lossy(usual.body()).into_owned();
-            let mut line: Value = serde_json::from_str(text.trim()).unwrap();
-            line["result"] = json!({"type": "expired"});
-            Reply::jsonl(&[line.to_string()])
-        }
-        _ => usual,
-    }
-}
-
-/// A provider that lets its first batch expire, once it is told to end its batches.
-fn expiring() -> Simulator {
-    Simulator::builder().running(usize::MAX).after(expired).start().unwrap()
 }
 
 /// A limit that was lowered while a batch was at the provider did not hold for what came back unrun.

@@ -6,61 +6,11 @@ mod common;
 
 use std::time::Duration;
 
-use common::{
-    KEY, Outcome, Place, SHAPES, ask as plain, builder, changed, losing_the_first, run, settings,
-};
-use llm_batch::{Builder, Error, LaneChoice, OnAmbiguous, Prices, Request, Run, Stop};
-use llm_simulator::{Call, Endpoint, Reply, Simulator};
+use common::priced::{PRICES, ask, expired, expiring, go, losing, open, retrying};
+use common::{KEY, Place, SHAPES, changed, losing_the_first, settings};
+use llm_batch::{Error, LaneChoice, OnAmbiguous, Prices, Stop};
+use llm_simulator::{Endpoint, Reply, Simulator};
 use serde_json::{Value, json};
-
-/// An answer of ten tokens, the longest there may be, is ten dollars alone and five in a batch.
-const PRICES: &str =
-    r#"{"as_of": "2026-01-01", "models": {"model-a": {"input": 0, "output": 1000000}}}"#;
-
-fn ask(id: &str) -> Request {
-    plain(id).with_max_tokens(10)
-}
-
-fn open(simulator: &Simulator, place: &Place) -> Builder {
-    builder(simulator.url(), &place.state()).prices(Prices::parse(PRICES).unwrap())
-}
-
-/// Asks one by one, and asks again where an answer is lost.
-fn retrying(simulator: &Simulator, place: &Place) -> Builder {
-    open(simulator, place).lane(LaneChoice::Sync).sync_retry(true)
-}
-
-fn go(
-    settings: Builder,
-    requests: impl IntoIterator<Item = Request>,
-) -> (Vec<Outcome>, Result<Run, Error>) {
-    run(&settings.build().unwrap(), requests)
-}
-
-/// A provider whose answers to `endpoint` are lost.
-fn losing(endpoint: Endpoint) -> Simulator {
-    let lose =
-        move |call: &Call<'_>, usual| if call.endpoint == endpoint { Reply::Drop } else { usual };
-    Simulator::builder().after(lose).start().unwrap()
-}
-
-/// Lets the first batch expire whose results are read.
-fn expired(call: &Call<'_>, usual: Reply) -> Reply {
-    match (call.endpoint, call.nth) {
-        (Endpoint::Results, 0) => {
-            let text = String::from_utf8_lossy(usual.body()).into_owned();
-            let mut line: Value = serde_json::from_str(text.trim()).unwrap();
-            line["result"] = json!({"type": "expired"});
-            Reply::jsonl(&[line.to_string()])
-        }
-        _ => usual,
-    }
-}
-
-/// A provider that lets its first batch expire, once it is told to end its batches.
-fn expiring() -> Simulator {
-    Simulator::builder().running(usize::MAX).after(expired).start().unwrap()
-}
 
 /// One that is asked alone costs twice as much as in a batch.
 #[test]

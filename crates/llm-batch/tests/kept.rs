@@ -10,10 +10,10 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use common::{Place, ask};
+use common::{Place, answer_with_ids, ask, plain_provider};
 use llm_batch::{
-    Answer, Call, CallError, Collected, CreateError, Created, Draft, Entry, LaneChoice, Limits,
-    LlmBatch, Progress, Provider, Request, RequestError, Sink,
+    Call, CallError, Collected, CreateError, Created, Draft, Entry, LaneChoice, LlmBatch, Progress,
+    Provider, Sink,
 };
 use serde_json::value::{RawValue, to_raw_value};
 
@@ -41,21 +41,7 @@ impl Steps {
 struct Gated(Steps);
 
 impl Provider for Gated {
-    fn name(&self) -> &'static str {
-        "gated"
-    }
-
-    fn endpoint(&self) -> &'static str {
-        "here"
-    }
-
-    fn limits(&self) -> Limits {
-        Limits { max_items: 10, max_bytes: 1 << 20, frame_bytes: 0, entry_bytes: 0 }
-    }
-
-    fn encode(&self, request: &Request) -> Result<Box<RawValue>, RequestError> {
-        Ok(to_raw_value(&request.id).unwrap())
-    }
+    plain_provider!("gated");
 
     fn create(&self, _: &Draft<'_>, _: &str, _: &Call<'_>) -> Result<Created, CreateError> {
         self.0.reach("creates");
@@ -74,9 +60,7 @@ impl Provider for Gated {
         _: &Call<'_>,
         sink: &mut Sink<'_>,
     ) -> Result<Collected, CallError> {
-        for entry in draft.entries() {
-            let _ = sink(&entry.custom_id, Ok(Answer::new(to_raw_value(entry.id).unwrap())));
-        }
+        answer_with_ids(draft, sink);
         Ok(Collected::default())
     }
 

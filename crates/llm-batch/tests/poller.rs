@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use common::{Place, ask};
+use common::{Place, answer_with_ids, ask, plain_provider};
 use llm_batch::{
-    Answer, BatchError, Builder, Call, CallError, Collected, CreateError, Created, Draft, Entry,
-    LaneChoice, Limits, LlmBatch, Progress, Provider, Request, RequestError, Sink, Stop,
+    BatchError, Builder, Call, CallError, Collected, CreateError, Created, Draft, Entry,
+    LaneChoice, LlmBatch, Progress, Provider, RequestError, Sink, Stop,
 };
 use serde_json::value::{RawValue, to_raw_value};
 
@@ -55,21 +55,7 @@ impl Slow {
 }
 
 impl Provider for Slow {
-    fn name(&self) -> &'static str {
-        "slow"
-    }
-
-    fn endpoint(&self) -> &'static str {
-        "here"
-    }
-
-    fn limits(&self) -> Limits {
-        Limits { max_items: 10, max_bytes: 1 << 20, frame_bytes: 0, entry_bytes: 0 }
-    }
-
-    fn encode(&self, request: &Request) -> Result<Box<RawValue>, RequestError> {
-        Ok(to_raw_value(&request.id).unwrap())
-    }
+    plain_provider!("slow");
 
     fn create(&self, _: &Draft<'_>, _: &str, _: &Call<'_>) -> Result<Created, CreateError> {
         self.during(|| {
@@ -94,9 +80,7 @@ impl Provider for Slow {
         sink: &mut Sink<'_>,
     ) -> Result<Collected, CallError> {
         self.during(|| {
-            for entry in draft.entries() {
-                let _ = sink(&entry.custom_id, Ok(Answer::new(to_raw_value(entry.id).unwrap())));
-            }
+            answer_with_ids(draft, sink);
             Ok(Collected::default())
         })
     }

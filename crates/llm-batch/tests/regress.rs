@@ -10,10 +10,12 @@ use std::sync::{Arc, Mutex, OnceLock, Weak, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use common::{Faults, Place, Reply, Sim, ask, assert_answered, builder, jsonl, open, run};
+use common::{
+    Faults, Place, Reply, Sim, ask, assert_answered, builder, jsonl, open, plain_provider, run,
+};
 use llm_batch::{
     Answer, BatchError, Call, CallError, Collected, CreateError, Created, Draft, Entry, Error,
-    Kind, LaneChoice, Limits, LlmBatch, Progress, Provider, Request, RequestError, Sink,
+    Kind, LaneChoice, LlmBatch, Progress, Provider, Request, RequestError, Sink,
 };
 use serde_json::value::{RawValue, to_raw_value};
 
@@ -181,21 +183,7 @@ struct Gated {
 }
 
 impl Provider for Gated {
-    fn name(&self) -> &'static str {
-        "gated"
-    }
-
-    fn endpoint(&self) -> &'static str {
-        "here"
-    }
-
-    fn limits(&self) -> Limits {
-        Limits { max_items: 10, max_bytes: 1 << 20, frame_bytes: 0, entry_bytes: 0 }
-    }
-
-    fn encode(&self, request: &Request) -> Result<Box<RawValue>, RequestError> {
-        Ok(to_raw_value(&request.id).unwrap())
-    }
+    plain_provider!("gated");
 
     fn create(&self, draft: &Draft<'_>, _: &str, _: &Call<'_>) -> Result<Created, CreateError> {
         let first = draft.entries().next().unwrap();
@@ -297,13 +285,7 @@ struct Nosy {
 }
 
 impl Provider for Nosy {
-    fn name(&self) -> &'static str {
-        "nosy"
-    }
-
-    fn endpoint(&self) -> &'static str {
-        "here"
-    }
+    plain_provider!("nosy");
 
     fn account(&self, _: &str) -> Option<String> {
         if let Some(batcher) = self.batcher.get().and_then(Weak::upgrade)
@@ -315,14 +297,6 @@ impl Provider for Nosy {
             self.ended_well.lock().unwrap().push(ended_well);
         }
         Some("the only one".to_owned())
-    }
-
-    fn limits(&self) -> Limits {
-        Limits { max_items: 10, max_bytes: 1 << 20, frame_bytes: 0, entry_bytes: 0 }
-    }
-
-    fn encode(&self, request: &Request) -> Result<Box<RawValue>, RequestError> {
-        Ok(to_raw_value(&request.id).unwrap())
     }
 
     fn create(&self, draft: &Draft<'_>, _: &str, _: &Call<'_>) -> Result<Created, CreateError> {

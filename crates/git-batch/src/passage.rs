@@ -57,6 +57,13 @@ pub(crate) enum Judged {
     Stop(Outcome),
 }
 
+impl Judged {
+    /// Whether the batch has been carried out, if not with all branches.
+    pub(crate) fn is_done(&self) -> bool {
+        matches!(self, Self::Passes | Self::Moved(..))
+    }
+}
+
 impl Passage {
     pub(crate) fn new(repository: &Repository) -> Passage {
         let state = lock::state_of(&repository.common_dir);

@@ -120,11 +120,10 @@ impl Repository {
                 session.run_once(operations, order, outcomes, (key, name), &mut passage)?
             } else {
                 let judged = session.run(operations, order, outcomes, &mut passage);
-                let is_done = matches!(judged, Judged::Passes | Judged::Moved(..));
-                let receipt = is_done.then(|| std::mem::take(&mut passage.spent));
+                let receipt = judged.is_done().then(|| std::mem::take(&mut passage.spent));
                 Ran { receipt, judged, ..Ran::default() }
             };
-            if matches!(ran.judged, Judged::Passes | Judged::Moved(..)) {
+            if ran.judged.is_done() {
                 report.receipts.extend(ran.receipt.take());
                 // What this call has done itself is not replayed.
                 if !std::mem::replace(&mut is_again, true) {

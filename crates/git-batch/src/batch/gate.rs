@@ -120,11 +120,10 @@ impl Batch<'_, '_> {
         pending: &mut Vec<Pending>,
         outcomes: &mut [Option<Outcome>],
     ) {
-        let is_unjudged = |pushed: &Pushed| {
-            self.judged.get(&pushed.branch).is_some_and(|judged| !judged.contains(&pushed.commit))
-        };
         let mut unjudged = self.pushed(pending);
-        unjudged.retain(is_unjudged);
+        unjudged.retain(|Pushed { branch, commit, .. }| {
+            self.judged.get(branch).is_some_and(|judged| !judged.contains(commit))
+        });
         let is_unjudged = |p: &mut Pending| {
             p.kind == PendingKind::Push && unjudged.iter().any(|pushed| pushed.branch == p.branch)
         };

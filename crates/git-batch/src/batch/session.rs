@@ -165,7 +165,7 @@ impl<'a> Session<'a> {
             ran.judged = self.run_job(operations, &again, outcomes, &job, passage);
             let receipt = ran.receipt.take().unwrap_or_default();
             passage.spent = receipt.and(std::mem::take(&mut passage.spent));
-            if !matches!(ran.judged, Judged::Passes | Judged::Moved(..)) {
+            if !ran.judged.is_done() {
                 return Ok(ran);
             }
             ran.receipt = Some(std::mem::take(&mut passage.spent));

@@ -46,7 +46,7 @@ impl Table {
             if slot.tag == tag(hash) && slot.value != GONE && is_it(slot.value) {
                 return Some(slot.value);
             }
-            at = self.after(at);
+            at = after(at, self.len);
         }
     }
 
@@ -66,7 +66,7 @@ impl Table {
                 slots[at] = Slot { tag: tag(hash), value }.bytes();
                 return is_old.then_some(slot.value);
             }
-            at = if at + 1 == self.len { 0 } else { at + 1 };
+            at = after(at, self.len);
         }
     }
 
@@ -85,10 +85,11 @@ impl Table {
         let spread = u128::from(hash) * self.len as u128;
         usize::try_from(spread >> 64).expect("below the number of slots")
     }
+}
 
-    fn after(&self, at: usize) -> usize {
-        if at + 1 == self.len { 0 } else { at + 1 }
-    }
+/// Returns the slot behind one of so many.
+fn after(at: usize, len: usize) -> usize {
+    if at + 1 == len { 0 } else { at + 1 }
 }
 
 impl Slot {

@@ -117,7 +117,10 @@ impl<'t> Reader<'t> {
 
     /// Returns what a string says.
     fn unescaped(&self, string: &'t str) -> Result<String> {
-        if string.contains('\\') { self.parse(string) } else { Ok(string.replace('"', "")) }
+        if string.contains('\\') {
+            return self.parse(string);
+        }
+        Ok(string.trim_matches('"').to_owned())
     }
 
     fn skip_white_space(&mut self) {

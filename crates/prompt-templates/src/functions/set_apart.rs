@@ -60,9 +60,8 @@ pub(super) fn fence(value: &Value, info: &Value) -> Result<Value, String> {
 /// Puts text between tags that nothing in the text can close.
 pub(super) fn xml(value: &Value, tag: &Value) -> Result<Value, String> {
     let (text, tag) = (text("xml", value)?, text("xml", tag)?);
-    let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-    if !tag.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') || !tag.chars().all(is_name)
-    {
+    let is_start = |c: char| c.is_ascii_alphabetic() || c == '_';
+    if !tag.starts_with(is_start) || !tag.bytes().all(is_in_name) {
         return Err(format!("'{tag}' is no name of a tag"));
     }
     let mut safe = String::with_capacity(text.len());

@@ -55,10 +55,11 @@
 //! * Who asks for one answer and is told by the provider itself that it is overloaded takes that for
 //!   "not done", and asks again. Of a create nobody's word is taken for that.
 //! * A state folder is for one process at a time, and a copy of it is a second one: two processes
-//!   that go on with copies of one state may both send what was not sent yet. A copy that is made
-//!   while a batch is waited for does no harm: both collect it. A lost create is sent again only
-//!   from the very folder that it was sent from: a copy is noticed, and one that was moved to
-//!   another file system or machine counts as one, but not a snapshot of a whole file system.
+//!   that go on with copies of one state may both send what was not sent yet, and what comes back
+//!   without an answer. A copy that is made while a batch is waited for does no harm: both collect it.
+//!   A lost create is sent again only from the very folder that it was sent from. A copy is noticed, one
+//!   that was moved to another file system or machine counts as one, and so does one into which a
+//!   backup was put back; a snapshot or a rollback of a whole file system or machine is not noticed.
 //! * Whether a create is absent is told by the list of the account it was sent to. With a key that
 //!   does not see that account's things it stays ambiguous.
 //! * Prices are a table with a date; a model that is not in it has no cost.

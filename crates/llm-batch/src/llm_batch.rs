@@ -201,10 +201,11 @@ impl Builder {
     ///
     /// It can be moved, to another machine too, while no process uses it. Of two processes that go
     /// on with copies of one folder neither knows of the other: each sends what was not sent yet when
-    /// the folder was copied. A create of unknown fate that is absent from the provider's list is
-    /// sent again only from the folder that it was sent from, renamed or not. Elsewhere it is held,
-    /// as somebody may have done so with the other copy; where nobody does,
-    /// [`OnAmbiguous::Resubmit`] sends it.
+    /// the folder was copied, and what comes back without an answer. A create of unknown fate that is
+    /// absent from the provider's list is sent again only from the folder that it was sent from,
+    /// renamed or not. Elsewhere, and where a backup was put back into the folder, it is held, as
+    /// somebody may have done so already; where nobody did, [`OnAmbiguous::Resubmit`] sends it. It is
+    /// held as well on file systems whose inodes change with each mount.
     ///
     /// The key may change. One of another account finds nothing of what was sent before: batches
     /// stay pending, and a create of unknown fate is not sent again with it.

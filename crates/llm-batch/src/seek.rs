@@ -13,10 +13,15 @@ use crate::record::Fate;
 use crate::send::Send;
 use crate::session::{Job, Session, Tell};
 
-/// Why what is absent is not sent again where the folder is not the one that it was sent from.
-const COPIED: &str = "the list does not have it, but this state folder was copied or moved since, \
-                      and whoever goes on with another copy may have sent it again; go on there, or \
-                      use the policy `resubmit` where nobody does";
+/// Why what is absent is not sent again where the folder is not the one that it was sent from, or where
+/// nobody knows.
+const COPIED: &str = "the list does not have it, but this state folder was copied, moved or restored \
+                      since, and whoever goes on with another copy, or went on here, may have sent it \
+                      again; go on there, or use the policy `resubmit` where nobody does or did";
+
+const UNKNOWN_FOLDER: &str = "the list does not have it, but it was written down before folders were told \
+                              apart, and whoever goes on with a copy of this one may have sent it \
+                              again; use the policy `resubmit` where nobody does";
 
 const TOO_DEAR: &str = "the list does not have it, and to send it once more is more than the limits of \
                         cost or the budgets of its requests leave room for; raise them";
@@ -105,7 +110,11 @@ impl<T: Tell> Session<'_, T> {
                         if may_send && self.afford(seek.at, seek.wanted())? {
                             return self.resubmit(seek, true);
                         }
-                        let why = if may_send { TOO_DEAR } else { COPIED };
+                        let why = match may_send {
+                            true => TOO_DEAR,
+                            false if self.engine.state().is_placed(seek.at) => COPIED,
+                            false => UNKNOWN_FOLDER,
+                        };
                         seek.found = Some(why.to_owned());
                         self.keep(&seek);
                         return Ok(());

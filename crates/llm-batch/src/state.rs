@@ -121,9 +121,9 @@ impl State {
         }
         durable::private_dir(dir)?;
         let lock = lock::take(dir)?;
-        let place = place::of(dir)?;
         let records = Records::read(dir, scan(dir)?)?;
         let deliveries = Deliveries::open(dir, &|id| records.only_content(id))?;
+        let place = place::of(dir, &dir.join(deliveries::FILE))?;
         let Records { list: records, known, .. } = records;
         Ok(State { dir: dir.to_owned(), records, known, deliveries, lock, place, is_new })
     }
@@ -227,8 +227,13 @@ impl State {
         })
     }
 
-    /// Tells whether the folder was copied or moved since a create was written down, as far as that
-    /// can be told: then somebody may go on with another copy of it.
+    /// Tells whether a create says in which folder it was written down.
+    pub(crate) fn is_placed(&self, at: usize) -> bool {
+        self.records[at].intent.place.is_some()
+    }
+
+    /// Tells whether the folder was copied, moved or restored since a create was written down, as far
+    /// as that can be told: then somebody may go on with another copy of it, or have gone on with it.
     pub(crate) fn is_copied(&self, at: usize) -> bool {
         self.records[at].intent.place.as_ref() != Some(&self.place)
     }

@@ -6,6 +6,7 @@ mod common;
 
 use std::fs;
 use std::path::Path;
+use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use common::{
 };
 use llm_batch::{Error, OnAmbiguous, Run, Stop};
 use llm_simulator::Call;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 fn copied(from: &Path) -> Place {
     let place = Place::new();
@@ -25,6 +26,17 @@ fn copied(from: &Path) -> Place {
         fs::copy(entry.path(), place.state().join(entry.file_name())).unwrap();
     }
     place
+}
+
+/// Puts files of before back into a folder, as programs for backups do: each is made anew.
+fn restore(backup: &Path, folder: &Path) {
+    for entry in fs::read_dir(folder).unwrap() {
+        fs::remove_file(entry.unwrap().path()).unwrap();
+    }
+    for entry in fs::read_dir(backup).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), folder.join(entry.file_name())).unwrap();
+    }
 }
 
 /// On another machine the folder stands elsewhere, and the first one is gone.
@@ -104,10 +116,21 @@ fn go_on(
     run(&settings.build().unwrap(), ["a", "b"].map(ask))
 }
 
-fn is_held((outcomes, ended): &(Vec<Outcome>, Result<Run, Error>)) -> bool {
+fn is_held(held: &(Vec<Outcome>, Result<Run, Error>), why: &str) -> bool {
+    let (outcomes, ended) = held;
     let is_held = matches!(ended, Err(Error::Ambiguous { requests: 2, .. }));
-    let is_told = ended.as_ref().is_err_and(|error| error.to_string().contains("copied or moved"));
+    let is_told = ended.as_ref().is_err_and(|error| error.to_string().contains(why));
     outcomes.is_empty() && is_held && is_told
+}
+
+const COPIED: &str = "was copied, moved or restored";
+
+/// Deletes what an intent says of the folder that it was written in, as one of before.
+fn forget_the_place(place: &Place) {
+    let path = place.state().join("000001.intent.json");
+    let mut intent: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    intent.as_object_mut().unwrap().remove("place").unwrap();
+    fs::write(path, intent.to_string()).unwrap();
 }
 
 /// Each of two copies found it absent, and sent it again.
@@ -117,7 +140,7 @@ fn a_lost_create_is_sent_again_from_its_own_folder_and_not_from_a_copy() {
         let (simulator, place) = lost(shape, false);
         let copy = copied(&place.state());
         let held = go_on(shape, &simulator, &copy, OnAmbiguous::Hold);
-        assert!(is_held(&held), "{held:?}");
+        assert!(is_held(&held, COPIED), "{held:?}");
         assert_eq!(simulator.count(Endpoint::Create), 1);
         // Renamed, it is the same folder.
         fs::rename(place.state(), place.path().join("renamed")).unwrap();
@@ -152,7 +175,7 @@ fn a_create_that_was_lost_twice_is_sent_from_a_moved_folder_where_that_is_asked_
         let copy = copied(&place.state());
         drop(place);
         let held = go_on(shape, &simulator, &copy, OnAmbiguous::Hold);
-        assert!(is_held(&held), "{held:?}");
+        assert!(is_held(&held, COPIED), "{held:?}");
         let (outcomes, ended) = go_on(shape, &simulator, &copy, OnAmbiguous::Resubmit);
         assert_answered(&outcomes, &["a", "b"]);
         assert_eq!((simulator.count(Endpoint::Create), simulator.paid().len()), (3, 2));
@@ -187,17 +210,61 @@ fn a_folder_that_was_moved_sends_a_lost_create_again_where_that_is_allowed_by_na
     }
 }
 
-/// An intent of before does not say from where it was sent.
+/// An intent of before does not say from where it was sent. Whoever reads that the folder was copied
+/// looks for a copy that there is not.
 #[test]
-fn a_lost_create_of_an_unknown_folder_is_not_sent_again() {
+fn a_lost_create_of_an_unknown_folder_is_not_sent_again_and_not_said_to_be_copied() {
     for shape in SHAPES {
         let (simulator, place) = lost(shape, false);
-        let path = place.state().join("000001.intent.json");
-        let mut intent: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
-        intent.as_object_mut().unwrap().remove("place").unwrap();
-        fs::write(path, intent.to_string()).unwrap();
+        forget_the_place(&place);
         let held = go_on(shape, &simulator, &place, OnAmbiguous::Hold);
-        assert!(is_held(&held), "{held:?}");
+        assert!(is_held(&held, "before folders were told apart"), "{held:?}");
+        assert!(!is_held(&held, "copied, moved"), "{held:?}");
         assert_eq!(simulator.count(Endpoint::Create), 1);
+        let (outcomes, ended) = go_on(shape, &simulator, &place, OnAmbiguous::Resubmit);
+        assert_answered(&outcomes, &["a", "b"]);
+        assert_eq!(ended.unwrap().accounting.possibly_paid_twice, 2);
     }
+}
+
+/// The lost create was sent again after the backup: with the same folder it was sent once more.
+#[test]
+fn a_lost_create_is_not_sent_again_from_a_folder_that_was_put_back_from_a_backup() {
+    for shape in SHAPES {
+        let (simulator, place) = lost(shape, false);
+        let backup = copied(&place.state());
+        assert_answered(&go_on(shape, &simulator, &place, OnAmbiguous::Hold).0, &["a", "b"]);
+        restore(&backup.state(), &place.state());
+        let (outcomes, ended) = go_on(shape, &simulator, &place, OnAmbiguous::Hold);
+        assert!(outcomes.is_empty() && matches!(ended, Err(Error::Ambiguous { .. })), "{ended:?}");
+        assert_eq!((simulator.count(Endpoint::Create), simulator.paid().len()), (2, 2));
+    }
+}
+
+/// The other one is about to send it: its create would have failed.
+#[test]
+fn a_copy_leaves_the_uploads_of_its_original_alone() {
+    let (stop, hand) = (Stop::new(), Mutex::new(None::<Stop>));
+    *hand.lock().unwrap() = Some(stop.clone());
+    let simulator = Simulator::builder()
+        .before(move |call| {
+            let is_first = (call.endpoint, call.nth) == (Endpoint::Create, 0);
+            is_first.then(|| hand.lock().unwrap().take().unwrap().stop())?;
+            Some(Reply::json(429, &json!({"error": {"message": "too many"}})))
+        })
+        .start()
+        .unwrap();
+    let place = Place::new();
+    let stopped = settings(open_ai(simulator.url(), KEY), &place.state()).stop(stop);
+    assert!(run(&stopped.build().unwrap(), ["a", "b"].map(ask)).1.is_err());
+    let deleted = || {
+        let calls = simulator.server().seen();
+        calls.iter().filter(|call| call.method == "DELETE").count()
+    };
+    let copy = copied(&place.state());
+    assert_answered(&go_on(open_ai, &simulator, &copy, OnAmbiguous::Hold).0, &["a", "b"]);
+    assert_eq!(deleted(), 0);
+    // From its own folder it is of no use any more.
+    assert_answered(&go_on(open_ai, &simulator, &place, OnAmbiguous::Hold).0, &["a", "b"]);
+    assert_eq!(deleted(), 1);
 }

@@ -79,6 +79,7 @@ impl<T: Tell> Session<'_, T> {
         let (lane, number) = (record.intent.lane, record.number);
         let ambiguity = record.ambiguity().to_owned();
         let is_void = matches!(fate, Some(Fate::Void { .. }));
+        let is_copied = state.is_copied(at);
         drop(state);
         let wanted = members.iter().copied().filter(|member| *member != NOBODY);
         match (fate, lane) {
@@ -87,7 +88,8 @@ impl<T: Tell> Session<'_, T> {
                 self.jobs.push(Instant::now(), Job::Watch(watch));
             }
             (Some(Fate::Preparing | Fate::Unsent { .. } | Fate::Void { .. }), lane) => {
-                if lane == Lane::Batch && !is_void {
+                // What a copy finds uploaded the original may be about to use.
+                if lane == Lane::Batch && !is_void && !is_copied {
                     self.discard(at);
                 }
                 fresh.extend(wanted.map(|member| (member, Some(number))));

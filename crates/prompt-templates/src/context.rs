@@ -1,10 +1,11 @@
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::Serialize;
 use upon::Value;
 
 use crate::facts::Member;
-use crate::value::{big, type_of};
+use crate::value::{Shown, type_of};
 use crate::{Error, ErrorKind};
 
 /// The data of a prompt: a map from names to values.
@@ -20,7 +21,7 @@ use crate::{Error, ErrorKind};
 /// assert_eq!(context.names().collect::<Vec<_>>(), ["attempt", "task"]);
 /// # Ok::<(), prompt_templates::Error>(())
 /// ```
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct Context {
     /// Always a map.
     value: Value,
@@ -120,7 +121,7 @@ impl Context {
     }
 
     fn of(value: Value) -> Result<Self, Error> {
-        if big(&value).is_none() && matches!(value, Value::Map(_)) {
+        if let Value::Map(_) = value {
             return Ok(Self { value });
         }
         let message = format!("the data is {}, not a map from names to values", type_of(&value));
@@ -153,6 +154,12 @@ impl Context {
             Value::List(list) => list.get(member.name.parse::<usize>().ok()?),
             _ => None,
         })
+    }
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Context").field(&Shown(&self.value)).finish()
     }
 }
 

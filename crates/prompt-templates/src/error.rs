@@ -226,16 +226,14 @@ impl fmt::Debug for Error {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (&self.path, &self.template) {
-            (Some(path), _) => write!(f, "{}", Shown(&path.to_string_lossy()))?,
-            (None, Some(template)) => write!(f, "{}", Shown(template))?,
-            (None, None) => {}
+        let file = self.path.as_ref().map(|path| path.to_string_lossy());
+        let name = file.as_deref().or(self.template.as_deref());
+        let place = self.position.map(|Position { line, column }| format!("{line}:{column}"));
+        for part in [name, place.as_deref()].into_iter().flatten() {
+            write!(f, "{}:", Shown(part))?;
         }
-        if let Some(Position { line, column }) = self.position {
-            write!(f, ":{line}:{column}")?;
-        }
-        if self.path.is_some() || self.template.is_some() {
-            f.write_str(": ")?;
+        if name.is_some() || place.is_some() {
+            f.write_str(" ")?;
         }
         write!(f, "{}", Shown(&self.message))?;
         let is_long = f.alternate();

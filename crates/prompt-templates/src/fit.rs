@@ -3,6 +3,7 @@
 use upon::Value;
 
 use crate::functions::lines;
+use crate::integer;
 use crate::linked::Linked;
 use crate::roles::HISTORY;
 use crate::tokens::{estimate_tokens, left_out, whole_lines};
@@ -137,7 +138,7 @@ impl Whole {
         let unit = match &value {
             Value::List(_) if name == HISTORY => Unit::Messages,
             Value::List(_) => Unit::Items,
-            Value::String(_) => Unit::Lines,
+            value if integer::text(value).is_some() => Unit::Lines,
             _ => return None,
         };
         Some(Self { value, unit })

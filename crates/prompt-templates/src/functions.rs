@@ -10,7 +10,8 @@ use upon::{Engine, Value, fmt};
 
 pub(crate) use lines::lines;
 
-use crate::value::{big, float, to_json, type_of};
+use crate::integer::{self, big, printed};
+use crate::value::{float, to_json, type_of};
 use order::{compare, equal};
 
 /// A function's name and how many arguments it takes, the piped one included.
@@ -131,10 +132,8 @@ impl Sample {
 
 /// Returns the text of an argument.
 fn text<'v>(function: &str, value: &'v Value) -> Result<&'v str, String> {
-    match value {
-        Value::String(text) => Ok(text),
-        other => Err(format!("'{function}' takes a string, not {}", type_of(other))),
-    }
+    let refusal = || format!("'{function}' takes a string, not {}", type_of(value));
+    integer::text(value).ok_or_else(refusal)
 }
 
 /// Returns the whole number of an argument, as near as its type comes to it, and its digits.
@@ -194,9 +193,8 @@ pub(crate) fn register(engine: &mut Engine<'_>) {
 fn print(f: &mut fmt::Formatter<'_>, value: &Value) -> fmt::Result {
     match value {
         Value::None => Err(NOTHING.into()),
-        Value::String(text) => Ok(f.write_str(text)?),
+        Value::String(text) => Ok(f.write_str(printed(text))?),
         Value::Float(value) => Ok(f.write_str(&float(*value))?),
-        Value::Map(_) if let Some(digits) = big(value) => Ok(f.write_str(digits)?),
         value => fmt::default(f, value),
     }
 }
@@ -220,19 +218,19 @@ fn or_default(value: &Value, default: &Value) -> Value {
 
 fn len(value: &Value) -> Result<Value, String> {
     let length = match value {
-        Value::String(text) => text.chars().count(),
+        value if let Some(text) = integer::text(value) => text.chars().count(),
         Value::List(list) => list.len(),
-        Value::Map(map) if big(value).is_none() => map.len(),
+        Value::Map(map) => map.len(),
         other => return Err(format!("{} has no length", type_of(other))),
     };
     i64::try_from(length).map(Value::Integer).map_err(|_| "the length is out of range".to_owned())
 }
 
 fn contains(whole: &Value, part: &Value) -> Result<Value, String> {
-    let contains = match (whole, part) {
-        (Value::List(list), part) => list.iter().any(|item| equal(item, part)),
-        (Value::Map(map), Value::String(key)) if big(whole).is_none() => map.contains_key(key),
-        (Value::String(text), Value::String(part)) => text.contains(part),
+    let contains = match (whole, integer::text(whole), integer::text(part)) {
+        (Value::List(list), ..) => list.iter().any(|item| equal(item, part)),
+        (Value::Map(map), _, Some(key)) => map.contains_key(key),
+        (_, Some(text), Some(part)) => text.contains(part),
         _ => return Err(format!("{} cannot contain {}", type_of(whole), type_of(part))),
     };
     Ok(contains.into())
@@ -244,11 +242,10 @@ fn join(list: &Value, separator: &Value) -> Result<Value, String> {
     };
     let separator = text("join", separator)?;
     let text = |value: &Value| match value {
-        Value::String(text) => Ok(text.clone()),
+        Value::String(text) => Ok(printed(text).to_owned()),
         Value::Bool(value) => Ok(value.to_string()),
         Value::Integer(value) => Ok(value.to_string()),
         Value::Float(value) => Ok(float(*value)),
-        value if let Some(digits) = big(value) => Ok(digits.to_owned()),
         other => Err(format!("{} in the list cannot be joined", type_of(other))),
     };
     let texts = list.iter().map(text).collect::<Result<Vec<_>, _>>()?;

@@ -11,9 +11,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use upon::Value;
 
+use crate::integer::from_digits;
 use crate::lex::{Fault, Result};
 use crate::to_value::MAX_DEPTH;
-use crate::value::{check_key, from_digits};
 use crate::{Error, ErrorKind};
 
 /// Reads a text that is one JSON value, and returns where that starts. A byte-order mark in front of it is
@@ -73,7 +73,6 @@ impl<'t> Reader<'t> {
         while self.has_more() {
             let raw = self.string();
             let key = self.unescaped(raw)?;
-            check_key(&key).map_err(|message| self.fault(raw, message))?;
             self.skip_white_space();
             self.take(":".len());
             match map.entry(key) {
@@ -166,7 +165,7 @@ fn number(text: &str) -> std::result::Result<Value, String> {
     if is_whole && text != "-0" {
         return match (text.parse(), text.parse::<i128>(), text.parse::<u128>()) {
             (Ok(small), ..) => Ok(Value::Integer(small)),
-            (_, Ok(_), _) | (_, _, Ok(_)) => Ok(from_digits(text.to_owned())),
+            (_, Ok(_), _) | (_, _, Ok(_)) => Ok(from_digits(text)),
             _ => Err("an integer has more than 128 bits".to_owned()),
         };
     }

@@ -144,6 +144,7 @@ mod straight;
 mod tidy;
 
 mod functions;
+mod integer;
 mod json;
 mod output;
 mod to_value;
@@ -154,6 +155,7 @@ mod migrate;
 mod error;
 mod locate;
 mod position;
+mod reason;
 mod snippet;
 mod suggest;
 

@@ -9,11 +9,12 @@ use std::collections::BTreeMap;
 
 use crate::compiled::Compiled;
 use crate::context::Context;
+use crate::delimiters::Delimiter;
 use crate::dialect::Dialect;
 use crate::facts::{Member, Scope, Use};
-use crate::functions::NOTHING;
 use crate::generate::Generated;
 use crate::linked::Linked;
+use crate::reason::{At, path};
 use crate::{Error, ErrorKind};
 
 /// Returns place and reason of an error that compiling gave.
@@ -49,8 +50,14 @@ pub(crate) fn render_error(
         let error = unknown_variable(linked, compiled, context, used, &members, index);
         return compiled.locate(error, member.span.end - member.name.len());
     }
-    let path = member_at(compiled, offset).map(|(_, members, _)| path(&members));
-    compiled.locate(value_error(reason, path), offset)
+    let place = member_at(compiled, offset).map(|(used, members, index)| At {
+        // What an `include .. with` sees, and what a variable of a block holds, is not known here.
+        context: (!linked.has_isolated() && !used.is_local).then_some(context),
+        is_alone: compiled.is_alone(used),
+        members,
+        index,
+    });
+    compiled.locate(crate::reason::value_error(&reason, place.as_ref()), offset)
 }
 
 /// Renders the shadow of a segment for its error.
@@ -80,6 +87,15 @@ struct Place {
     offset: usize,
     /// The debug form of the name of the included template.
     template: Option<String>,
+}
+
+impl Compiled {
+    /// Returns whether nothing stands behind a path in its tag.
+    fn is_alone(&self, used: &Use) -> bool {
+        let rest = self.text[used.span.end..].trim_start();
+        rest.trim_start_matches('-')
+            .starts_with(self.front_matter.delimiters.close(Delimiter::Block))
+    }
 }
 
 impl Place {
@@ -117,10 +133,6 @@ fn member_at(compiled: &Compiled, offset: usize) -> Option<(&Use, Vec<Member<'_>
     Some((used, members, index))
 }
 
-fn path(members: &[Member<'_>]) -> String {
-    members.iter().map(|member| member.name).collect::<Vec<_>>().join(".")
-}
-
 fn unknown_variable(
     linked: &Linked,
     compiled: &Compiled,
@@ -149,19 +161,4 @@ fn unknown_variable(
     }
     let raw = compiled.front_matter.delimiters.raw();
     error.help(format!("{help}; if it is no variable but text, write {raw} around it"))
-}
-
-fn value_error(reason: String, path: Option<String>) -> Error {
-    let prefix = "expression evaluated to unformattable type ";
-    if reason == NOTHING {
-        let name = path.unwrap_or_else(|| "this".to_owned());
-        return Error::new(ErrorKind::Value, format!("'{name}' is null and would print nothing"))
-            .named(name)
-            .help("if that is right, write '?.' in its path; else '| default: \"..\"'");
-    }
-    match reason.strip_prefix(prefix) {
-        Some(kind) => Error::new(ErrorKind::Value, format!("a {kind} cannot be printed"))
-            .help("write '| json', '| join: \", \"' or a '{% for %}' loop"),
-        None => Error::new(ErrorKind::Value, reason),
-    }
 }

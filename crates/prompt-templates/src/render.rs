@@ -3,6 +3,7 @@
 use upon::Value;
 
 use crate::compiled::Segment;
+use crate::integer;
 use crate::linked::Linked;
 use crate::output::Output;
 use crate::roles::{HISTORY, Section};
@@ -215,11 +216,9 @@ impl Linked {
 /// Reads `{role, content}`. Instructions do not come from data, so there is no system message here.
 fn message(value: &Value) -> Option<Message> {
     let Value::Map(map) = value else { return None };
-    let (Value::String(role), Value::String(content)) = (map.get("role")?, map.get("content")?)
-    else {
-        return None;
-    };
+    let text = |name: &str| integer::text(map.get(name)?);
+    let (role, content) = (text("role")?, text("content")?);
     let roles = [Role::User, Role::Assistant];
     let role = roles.into_iter().find(|known| known.as_str() == role)?;
-    (map.len() == 2).then(|| Message::new(role, content.as_str()))
+    (map.len() == 2).then(|| Message::new(role, content))
 }

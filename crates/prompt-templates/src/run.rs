@@ -9,6 +9,7 @@ use upon::Value;
 
 use crate::compiled::Compiled;
 use crate::functions::truthy;
+use crate::integer::printed;
 use crate::linked::Linked;
 use crate::straight::{Expression, Member, Program, Step};
 use crate::value::float;
@@ -138,7 +139,7 @@ impl<'r> Run<'r> {
 
     fn print(&mut self, found: Found<'_>, members: &[Member]) -> Result {
         match found {
-            Found::Value(Value::String(value)) => self.push(value),
+            Found::Value(Value::String(value)) => self.push(printed(value)),
             Found::Value(&Value::Integer(value)) => self.push_number(value),
             Found::Value(Value::Float(value)) => self.push(&float(*value)),
             Found::Value(&Value::Bool(value)) | Found::Bool(value) => {

@@ -6,7 +6,8 @@ use std::fmt;
 use serde::ser::{self, Serialize, Serializer};
 use upon::Value;
 
-use crate::value::{check_key, from_digits, type_of};
+use crate::integer::{from_digits, into_printed};
+use crate::value::type_of;
 
 /// Makes a value of any data.
 pub(crate) fn to_value(data: &(impl Serialize + ?Sized)) -> Result<Value, NoValue> {
@@ -62,7 +63,7 @@ macro_rules! large {
     ($($method:ident $type:ty),*) => {$(
         fn $method(self, value: $type) -> Result<Value, NoValue> {
             let small = i64::try_from(value).map(Value::Integer);
-            Ok(small.unwrap_or_else(|_| from_digits(value.to_string())))
+            Ok(small.unwrap_or_else(|_| from_digits(&value.to_string())))
         }
     )*};
 }
@@ -252,12 +253,11 @@ impl ser::SerializeMap for Map {
 
     fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), NoValue> {
         let key = match key.serialize(self.values)? {
-            Value::String(key) => key,
+            Value::String(key) => into_printed(key),
             Value::Integer(key) => key.to_string(),
             Value::Bool(key) => key.to_string(),
             other => return Err(NoValue(format!("{} is no key of a map", type_of(&other)))),
         };
-        check_key(&key).map_err(NoValue)?;
         self.key = Some(key);
         Ok(())
     }

@@ -1,36 +1,12 @@
 //! Values of a template, printed as they were written.
-//!
-//! `upon` holds integers of 64 bits with sign. Larger ones are a map with one key that no data has,
-//! which holds their digits; every place that looks at values asks for them first.
 
-use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::ser::{self, Serialize, Serializer};
 use upon::Value;
 
+use crate::integer::big;
 use crate::output::Output;
-
-/// The key of an integer that 64 bits do not hold.
-const BIG: &str = "\0integer";
-
-/// Returns the digits of an integer that 64 bits do not hold.
-pub(crate) fn big(value: &Value) -> Option<&str> {
-    let Value::Map(map) = value else { return None };
-    match (map.len(), map.get(BIG)) {
-        (1, Some(Value::String(digits))) => Some(digits),
-        _ => None,
-    }
-}
-
-/// Returns the value of an integer that 64 bits do not hold.
-pub(crate) fn from_digits(digits: String) -> Value {
-    Value::Map(BTreeMap::from([(BIG.to_owned(), Value::String(digits))]))
-}
-
-/// Refuses a key that would make an integer of a map.
-pub(crate) fn check_key(key: &str) -> Result<(), String> {
-    if key == BIG { Err(format!("{BIG:?} is no key of a map")) } else { Ok(()) }
-}
 
 /// Returns a float as JSON writes it: `1.0` and not `1`.
 pub(crate) fn float(value: f64) -> String {
@@ -44,9 +20,9 @@ pub(crate) fn type_of(value: &Value) -> &'static str {
         Value::Bool(_) => "a bool",
         Value::Integer(_) => "an integer",
         Value::Float(_) => "a float",
+        Value::String(_) if big(value).is_some() => "an integer",
         Value::String(_) => "a string",
         Value::List(_) => "a list",
-        Value::Map(_) if big(value).is_some() => "an integer",
         Value::Map(_) => "a map",
     }
 }
@@ -75,6 +51,28 @@ pub(crate) fn to_json_value(value: &Value) -> serde_json::Value {
         Value::String(value) => value.as_str().into(),
         Value::List(list) => list.iter().map(to_json_value).collect(),
         Value::Map(map) => map.iter().map(|(k, v)| (k.clone(), to_json_value(v))).collect(),
+    }
+}
+
+/// A value that is shown to people who debug.
+pub(crate) struct Shown<'a>(pub(crate) &'a Value);
+
+impl fmt::Debug for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(digits) = big(self.0) {
+            return f.write_str(digits);
+        }
+        match self.0 {
+            Value::None => f.write_str("null"),
+            Value::Bool(value) => value.fmt(f),
+            Value::Integer(value) => value.fmt(f),
+            Value::Float(value) => value.fmt(f),
+            Value::String(value) => value.fmt(f),
+            Value::List(list) => f.debug_list().entries(list.iter().map(Shown)).finish(),
+            Value::Map(map) => {
+                f.debug_map().entries(map.iter().map(|(k, v)| (k, Shown(v)))).finish()
+            }
+        }
     }
 }
 

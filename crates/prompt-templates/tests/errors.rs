@@ -19,7 +19,8 @@ fn errors_of_data_say_what_cannot_be_given_to_a_template() {
     let key = Context::from_serialize(&BTreeMap::from([([1, 2], 1)])).unwrap_err();
     let number = Context::from_serialize(&7).unwrap_err();
     let inner = Context::new().set("map", &BTreeMap::from([((), 1)])).map(drop).unwrap_err();
-    insta::assert_snapshot!(shown(&[key, number, inner]));
+    let twice = Context::from_json("{\"a\": 1,\n \"a\": 2}").unwrap_err();
+    insta::assert_snapshot!(shown(&[key, number, inner, twice]));
 }
 
 #[test]

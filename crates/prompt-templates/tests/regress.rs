@@ -392,12 +392,34 @@ fn an_include_that_cannot_see_a_variable_is_refused_and_told_how() {
     assert_eq!(prompts.compile_and_render("t", given, &context).unwrap(), "(n)");
 }
 
-/// A map that looks like the integers that 64 bits do not hold was printed as one, whatever it held.
+/// A map that looked like the integers that 64 bits do not hold was printed as one, whatever it held.
 #[test]
 fn no_data_passes_for_a_large_integer() {
     let evil = json!({"x": {"\0integer": "not a number"}});
-    let error = Context::from_serialize(&evil).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Data);
-    assert_eq!(Context::from_json(&evil.to_string()).unwrap_err().kind(), ErrorKind::Data);
+    for context in [Context::from_serialize(&evil), Context::from_json(&evil.to_string())] {
+        let found = store().compile_and_render("t", "{{ x | json }}", &context.unwrap()).unwrap();
+        assert_eq!(found, evil["x"].to_string());
+    }
     assert_eq!(Context::from_serialize(&u128::MAX).unwrap_err().kind(), ErrorKind::Data);
+}
+
+/// Integers that 64 bits do not hold were maps with a key of their own: loops and `?.` showed it.
+#[test]
+fn a_large_integer_has_no_inside() {
+    let context = data(&json!({"n": u64::MAX}));
+    for text in ["{% for k, v in n %}{{ k }}{{ v }}{% endfor %}", "{{ n.x }}", "{{ n?.x }}"] {
+        for text in [text.to_owned(), format!("{text}{{% if [] %}}{{% endif %}}")] {
+            let error = store().compile_and_render("t", &text, &context).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Value, "{text}: {error}");
+            assert!(error.message().contains("'n' is an integer"), "{text}: {error}");
+            assert!(error.available().is_empty(), "{text}: {error}");
+        }
+    }
+}
+
+/// The place ran into the message where an error is in no file and in no template.
+#[test]
+fn an_error_of_data_shows_its_place_and_then_what_is_wrong() {
+    let error = Context::from_json("{\"a\":\n nul}").unwrap_err();
+    assert_eq!(error.to_string(), "2:5: broken JSON: expected ident");
 }

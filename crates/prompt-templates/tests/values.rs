@@ -38,56 +38,6 @@ fn numbers_of_every_size_keep_their_digits() {
     assert_eq!(error.kind(), ErrorKind::Value);
 }
 
-#[test]
-fn json_is_data_as_it_is_written() {
-    let integers = "[0, -1, 9223372036854775808, -9223372036854775809, \
-                    340282366920938463463374607431768211455, -170141183460469231731687303715884105728]";
-    let text = format!(
-        " {{\"i\": {integers}, \"f\": [1.0, 0.1, 1e2, -0, 5E-324], \"s\": \"\\u00e9\\n\\\"\", \r\n\
-         \"\\u0061\": null, \"n\": [[], {{}}, [true, false]]}}\n"
-    );
-    let context = Context::from_json(&text).unwrap();
-    assert_eq!(context.names().collect::<Vec<_>>(), ["a", "f", "i", "n", "s"]);
-    assert_eq!(render("{{ i | json }}", &context), integers.replace(' ', ""));
-    assert_eq!(render("{{ f | join: \" \" }}", &context), "1.0 0.1 100.0 -0.0 5e-324");
-    assert_eq!(
-        render("{{ s }}{{ ?.a }}{{ n | json }}", &context),
-        "\u{e9}\n\"[[],{},[true,false]]"
-    );
-    // What others read comes to the same.
-    let plain = "{\"a\": [1, -2.5, \"x\", null, {\"b\": [true]}]}";
-    let value: Value = serde_json::from_str(plain).unwrap();
-    assert_eq!(Context::from_json(plain).unwrap(), Context::from_serialize(&value).unwrap());
-}
-
-#[test]
-fn json_that_is_no_data_is_told_with_its_place() {
-    let deep = format!("{{\"a\": {}{}}}", "[".repeat(2_000), "]".repeat(2_000));
-    for (text, line, column, message) in [
-        ("", 1, 1, "broken JSON: EOF"),
-        ("\u{feff}", 1, 2, "broken JSON: EOF"),
-        ("{\"a\": 1", 1, 8, "broken JSON: EOF"),
-        ("{\"\u{4e2d}\": 1,\n\u{feff}\"b\": 2}", 2, 1, "broken JSON: key must be a string"),
-        ("{\"a\":\n[1,\n 01]}", 3, 3, "broken JSON: invalid number"),
-        ("{\"a\": [1, \"\u{4e2d}\\ud800\"]}", 1, 19, "broken JSON: unexpected end of hex escape"),
-        ("{\"a\": \"\t\"}", 1, 7, "broken JSON: control character"),
-        ("{\"a\": 1} x", 1, 10, "broken JSON: trailing characters"),
-        ("{\"a\": NaN}", 1, 7, "broken JSON: expected value"),
-        ("[{\"a\": 1}]", 1, 1, "the data is a list, not a map"),
-        ("\n  340282366920938463463374607431768211455", 2, 3, "the data is an integer, not a map"),
-        ("{\"a\":\r\n {\"b\": 1, \"\\u0062\": 1}}", 2, 11, "the key 'b' stands twice"),
-        ("{\"a\": -340282366920938463463374607431768211455}", 1, 7, "more than 128 bits"),
-        ("{\"a\": -1e400}", 1, 7, "larger than a float of 64 bits"),
-        (&deep, 1, 7 + 127, "nests deeper than 128"),
-    ] {
-        let error = Context::from_json(text).unwrap_err();
-        let text = &text[..text.len().min(60)];
-        assert_eq!(error.kind(), ErrorKind::Data);
-        assert_eq!((error.line(), error.column()), (Some(line), Some(column)), "{text}: {error}");
-        assert!(error.message().contains(message), "{text}: {error}");
-    }
-}
-
 #[derive(Serialize)]
 enum Shape {
     Unit,

@@ -88,6 +88,7 @@ pub(crate) fn assemble(mut drafts: Vec<Draft>) -> Assembled {
         nanos: nanos.into(),
         votes: votes.into(),
         dead: (0..count).map(|_| AtomicU64::new(NOT_DEAD)).collect(),
+        ended: (0..count.div_ceil(64)).map(|_| AtomicU64::new(0)).collect(),
         dead_count: AtomicU32::new(0),
         by_frequency: OnceLock::new(),
         messages: OnceLock::new(),

@@ -92,7 +92,7 @@ impl<'s> Ranking<'s> {
             }
         });
         let (mut lessons, mut len) = (0_u64, 0_u64);
-        for segment in &state.segments {
+        for segment in state.segments.iter() {
             let terms = segment.terms();
             if segment.is_whole() {
                 for word in &mut words {
@@ -101,15 +101,15 @@ impl<'s> Ranking<'s> {
                 lessons += u64::from(segment.len());
                 len += terms.total_len();
             } else {
-                let visible = visible(segment, state.seq);
+                let visible = segment.visible(state.seq);
                 for word in &mut words {
                     let bits = terms.bits(word.hash);
                     word.count += bits.map_or(0, |bits| common(&bits, &visible));
                 }
                 lessons += visible.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
-                let is_visible = |doc: &usize| visible[doc / 64] >> (doc % 64) & 1 == 1;
-                let docs = (0..terms.lens().len()).filter(is_visible);
-                len += docs.map(|doc| u64::from(terms.lens()[doc])).sum::<u64>();
+                let gone = visible.iter().enumerate().flat_map(|(at, word)| ones(!word, at));
+                let gone = gone.filter_map(|doc| terms.lens().get(doc as usize));
+                len += terms.total_len() - gone.map(|len| u64::from(*len)).sum::<u64>();
             }
         }
         for slot in state.slots() {
@@ -149,7 +149,7 @@ impl<'s> Ranking<'s> {
             let slot = lesson.as_slot().expect("pages have slots");
             best.offer(self.score_slot(slot));
         }
-        for segment in &self.state.segments {
+        for segment in self.state.segments.iter() {
             self.search(segment, among, &mut best);
         }
         best.finish()
@@ -171,7 +171,7 @@ impl<'s> Ranking<'s> {
         let allowed = match among {
             Some(selection) => Some(selected(segment, selection)),
             None if segment.is_whole() => None,
-            None => Some(visible(segment, self.state.seq)),
+            None => Some(segment.visible(self.state.seq)),
         };
         // Each word with its bits and its place among the words.
         let rows: Vec<Row<'_>> = (self.words.iter().enumerate())
@@ -396,10 +396,6 @@ fn ones(mut word: u64, at: usize) -> impl Iterator<Item = u32> {
             narrow(at * 64) + bit
         })
     })
-}
-
-fn visible(segment: &Segment, seq: u64) -> Vec<u64> {
-    bitmap(segment, (0..segment.len()).filter(|doc| segment.is_visible(*doc, seq)))
 }
 
 fn selected<'s>(segment: &'s Segment, selection: &Selection<'s>) -> Vec<u64> {

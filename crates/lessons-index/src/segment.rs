@@ -44,7 +44,11 @@ pub(crate) struct Segment {
     pub(crate) nanos: Box<[i32]>,
     /// Of the lessons that have some, in order.
     pub(crate) votes: Box<[(u32, Votes)]>,
+    /// The first snapshot without each lesson.
     pub(crate) dead: Box<[AtomicU64]>,
+    /// A bit for each lesson that has such a snapshot: few bytes to look at, where the lessons that
+    /// readers ask for and the writer replaces are all over the segment.
+    pub(crate) ended: Box<[AtomicU64]>,
     /// How many are not alive; never less than those that a snapshot in use does not see.
     pub(crate) dead_count: AtomicU32,
     pub(crate) by_frequency: OnceLock<Box<[u32]>>,
@@ -64,7 +68,24 @@ impl Segment {
     /// Relaxed is enough: a reader got its snapshot through a pointer swap that came after the
     /// marks of that snapshot, and every later mark has a higher number, seen or not.
     pub(crate) fn is_visible(&self, doc: u32, seq: u64) -> bool {
-        seq < self.dead[doc as usize].load(Relaxed)
+        let doc = doc as usize;
+        let is_ended = self.ended[doc / 64].load(Relaxed) >> (doc % 64) & 1 == 1;
+        !is_ended || seq < self.dead[doc].load(Relaxed)
+    }
+
+    /// Returns a bit for each lesson that the snapshot with this sequence number has.
+    pub(crate) fn visible(&self, seq: u64) -> Vec<u64> {
+        let word = |(at, ended): (usize, &AtomicU64)| {
+            let mut ended = ended.load(Relaxed);
+            let mut visible = u64::MAX >> (64 - (self.dead.len() - at * 64).min(64));
+            while ended != 0 {
+                let bit = ended.trailing_zeros() as usize;
+                ended &= ended - 1;
+                visible &= !(u64::from(self.dead[at * 64 + bit].load(Relaxed) <= seq) << bit);
+            }
+            visible
+        };
+        self.ended.iter().enumerate().map(word).collect()
     }
 
     /// Returns whether every snapshot that has this segment sees all of it. May change any time,
@@ -79,7 +100,7 @@ impl Segment {
 
     pub(crate) fn find(&self, hash: u64, id: &str, seq: u64) -> Option<u32> {
         let doc = self.by_id.find(hash, |doc| self.id(doc) == id)?;
-        (self.is_whole() || self.is_visible(doc, seq)).then_some(doc)
+        self.is_visible(doc, seq).then_some(doc)
     }
 
     /// Ends the lesson with this id from snapshot `seq` on. Returns it if it was alive.
@@ -92,6 +113,7 @@ impl Segment {
             return None;
         }
         dead.store(seq, Relaxed);
+        self.ended[doc as usize / 64].fetch_or(1 << (doc % 64), Relaxed);
         self.dead_count.fetch_add(1, Relaxed);
         Some(doc)
     }

@@ -120,7 +120,7 @@ impl<'s> Selection<'s> {
         let mut slots: Vec<LessonRef<'s>> = self.slots().filter(|l| self.is_behind(l)).collect();
         slots.sort_unstable_by(|a, b| self.sort.compare(a, b));
         let mut parts = Vec::with_capacity(self.state.segments.len() + 1);
-        for segment in &self.state.segments {
+        for segment in self.state.segments.iter() {
             let after = self.after.clone();
             let found = docs(segment).map(|doc| LessonRef::doc(segment, doc));
             let part: Part<'s> = match after {
@@ -139,7 +139,7 @@ impl<'s> Selection<'s> {
     fn sorted(&self, limit: usize) -> Selected<'s> {
         let compare = |a: &LessonRef<'_>, b: &LessonRef<'_>| self.sort.compare(a, b);
         let mut found: Vec<LessonRef<'s>> = self.slots().collect();
-        for segment in &self.state.segments {
+        for segment in self.state.segments.iter() {
             let docs = self.docs(segment, self.time_range(segment));
             found.extend(docs.map(|doc| LessonRef::doc(segment, doc)));
         }

@@ -22,8 +22,10 @@ const BULK: usize = 4 * PAGE;
 /// died before is passed.
 #[derive(Default)]
 pub(crate) struct State {
-    pub(crate) segments: Vec<Arc<Segment>>,
-    pub(crate) pages: Vec<Arc<Page>>,
+    /// The largest first, but for what is new. Shared by the states that have the same, so that the
+    /// next one is made, and an old one dropped, by counting to one.
+    pub(crate) segments: Arc<[Arc<Segment>]>,
+    pub(crate) pages: Arc<[Arc<Page>]>,
     /// Slots of the last page that this state has.
     pub(crate) last_len: usize,
     pub(crate) seq: u64,
@@ -51,8 +53,8 @@ impl State {
     /// Returns the next state. Costs what the change costs, whatever the size of the index.
     pub(crate) fn with(&self, change: Change, on_end: OnEnd<'_>) -> Self {
         let mut next = Self {
-            segments: self.segments.clone(),
-            pages: self.pages.clone(),
+            segments: Arc::clone(&self.segments),
+            pages: Arc::clone(&self.pages),
             last_len: self.last_len,
             seq: self.seq + 1,
             alive: self.alive,
@@ -80,7 +82,7 @@ impl State {
             return;
         }
         if self.pages.is_empty() || self.last_len == PAGE {
-            self.pages.push(Arc::new(Page::new()));
+            self.pages = plus(&self.pages, Page::new());
             self.last_len = 0;
         }
         self.alive += 1;
@@ -105,7 +107,7 @@ impl State {
             }
             self.alive += segment.len() as usize;
             if segment.len() > 0 {
-                self.segments.push(Arc::new(segment));
+                self.segments = plus(&self.segments, segment);
             }
         }
     }
@@ -142,15 +144,15 @@ impl State {
 
     pub(crate) fn find(&self, id: &str) -> Option<LessonRef<'_>> {
         let hash = hash::of(id);
-        self.pages_with_len()
-            .rev()
-            .find_map(|(page, len)| page.find(len, hash, id, self.seq).map(LessonRef::slot))
-            .or_else(|| {
-                self.segments.iter().find_map(|segment| {
-                    let doc = segment.find(hash, id, self.seq)?;
-                    Some(LessonRef::doc(segment, doc))
-                })
-            })
+        // Most lessons are in the first segment, which is the largest.
+        let doc = self
+            .segments
+            .iter()
+            .find_map(|segment| Some(LessonRef::doc(segment, segment.find(hash, id, self.seq)?)));
+        doc.or_else(|| {
+            let mut pages = self.pages_with_len().rev();
+            pages.find_map(|(page, len)| page.find(len, hash, id, self.seq).map(LessonRef::slot))
+        })
     }
 
     /// Returns the newest lesson with a fingerprint, of those whose id is wanted.
@@ -172,7 +174,7 @@ impl State {
     /// Returns the distinct texts of a field.
     pub(crate) fn texts(&self, field: crate::record::Field) -> HashSet<&str> {
         let mut texts: HashSet<&str> = HashSet::new();
-        for segment in &self.segments {
+        for segment in self.segments.iter() {
             let is_whole = segment.is_whole();
             let is_seen = |list: &[u32]| {
                 let mut docs = list.iter();
@@ -184,4 +186,8 @@ impl State {
         texts.extend(self.slots().map(|slot| slot.lesson.exact(field)));
         texts
     }
+}
+
+fn plus<T>(all: &[Arc<T>], one: T) -> Arc<[Arc<T>]> {
+    all.iter().cloned().chain([Arc::new(one)]).collect()
 }

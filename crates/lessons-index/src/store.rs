@@ -116,7 +116,7 @@ impl Store {
 
     /// Builds what queries for text need, before they come.
     pub(crate) fn warm(&self) {
-        for segment in &self.current().segments {
+        for segment in self.current().segments.iter() {
             segment.warm();
         }
     }
@@ -135,9 +135,10 @@ impl Store {
         segments.extend(merged.into_iter().map(Arc::new));
         segments.sort_by_key(|segment| std::cmp::Reverse(segment.len()));
         let is_other = |old: &&Arc<Page>| !merge.pages.iter().any(|m| Arc::ptr_eq(m, old));
-        let pages: Vec<_> = now.pages.iter().filter(is_other).cloned().collect();
+        let pages: Arc<[_]> = now.pages.iter().filter(is_other).cloned().collect();
         let last_len = if pages.is_empty() { 0 } else { now.last_len };
         let summary = now.summary.clone();
+        let segments = segments.into();
         self.current.store(Arc::new(State { segments, pages, last_len, summary, ..*now }));
     }
 

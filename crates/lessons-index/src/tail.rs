@@ -2,13 +2,12 @@
 
 use std::sync::{Arc, OnceLock};
 
-use crate::draft::narrow;
 use crate::fingerprint::Fingerprint;
 use crate::fold;
 use crate::lesson::Lesson;
 use crate::rank::Words;
 use crate::segment::NOT_DEAD;
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering};
 
 /// Lessons of a page. A query looks at each of them, so there are few.
 #[cfg(not(shuttle))]
@@ -17,10 +16,11 @@ pub(crate) const PAGE: usize = 512;
 #[cfg(shuttle)]
 pub(crate) const PAGE: usize = 3;
 
-/// Chains of a page.
-const HEADS: usize = 512;
+/// Places of the table of a page: half of them stay free, so that most look-ups end at the first.
+const PLACES: usize = 2 * PAGE;
 
-const NONE: u32 = u32::MAX;
+/// A place of the table that is free.
+const FREE: u64 = 0;
 
 /// Holds lessons in the order in which they were published; several may have one id, of which a
 /// snapshot sees at most one.
@@ -29,8 +29,8 @@ const NONE: u32 = u32::MAX;
 /// slots there are for it, and passes what is behind them.
 pub(crate) struct Page {
     slots: Box<[OnceLock<Slot>]>,
-    /// The newest slot of each chain.
-    heads: Box<[AtomicU32]>,
+    /// By hash, probed one after the other: the upper half of the hash, and one more than the slot.
+    places: Box<[AtomicU64]>,
 }
 
 /// Is one version of a lesson.
@@ -40,8 +40,6 @@ pub(crate) struct Slot {
     /// The first snapshot with it, and the first without it again.
     born: u64,
     dead: AtomicU64,
-    /// The next older slot of its chain.
-    older: u32,
     folded: OnceLock<Box<[u8]>>,
     kind: OnceLock<Fingerprint>,
     words: OnceLock<Words>,
@@ -51,38 +49,46 @@ impl Page {
     pub(crate) fn new() -> Self {
         Self {
             slots: (0..PAGE).map(|_| OnceLock::new()).collect(),
-            heads: (0..HEADS).map(|_| AtomicU32::new(NONE)).collect(),
+            places: (0..PLACES).map(|_| AtomicU64::new(FREE)).collect(),
         }
     }
 
     /// Appends a version behind `len` others; it is in the snapshots from `seq` on.
     pub(crate) fn push(&self, len: usize, hash: u64, lesson: Arc<Lesson>, seq: u64) {
-        let head = &self.heads[chain(hash)];
         let slot = Slot {
             lesson,
             hash,
             born: seq,
             dead: AtomicU64::new(NOT_DEAD),
-            older: head.load(Ordering::Relaxed),
             folded: OnceLock::new(),
             kind: OnceLock::new(),
             words: OnceLock::new(),
         };
         let is_free = self.slots[len].set(slot).is_ok();
         assert!(is_free, "the one writer never fills a slot twice");
-        head.store(narrow(len), Ordering::Release);
+        let mut places = self.places_of(hash);
+        let free = places.find(|place| place.load(Ordering::Relaxed) == FREE);
+        let free = free.expect("there are more places than slots");
+        free.store(tag(hash) << 32 | (len as u64 + 1), Ordering::Release);
     }
 
     /// Returns the version of a lesson that a snapshot sees.
     pub(crate) fn find(&self, len: usize, hash: u64, id: &str, seq: u64) -> Option<&Slot> {
-        let mut at = self.heads[chain(hash)].load(Ordering::Acquire);
-        while at != NONE {
-            let slot = self.slots[at as usize].get().expect("a chain has filled slots only");
-            let is_it = slot.hash == hash && slot.lesson.id == id;
-            if is_it && (at as usize) < len && slot.is_visible(seq) {
+        for place in self.places_of(hash) {
+            let place = place.load(Ordering::Acquire);
+            if place == FREE {
+                break;
+            }
+            if place >> 32 != tag(hash) {
+                continue;
+            }
+            // What was put in place later is not for this snapshot.
+            let at = usize::try_from(place & u64::from(u32::MAX)).expect("32 bits") - 1;
+            let slot = self.slots[..len].get(at).and_then(OnceLock::get);
+            let is_it = |slot: &&Slot| slot.hash == hash && slot.lesson.id == id;
+            if let Some(slot) = slot.filter(is_it).filter(|slot| slot.is_visible(seq)) {
                 return Some(slot);
             }
-            at = slot.older;
         }
         None
     }
@@ -93,6 +99,13 @@ impl Page {
         let slot = self.find(len, hash, id, NOT_DEAD - 1)?;
         slot.dead.store(seq, Ordering::Relaxed);
         Some(slot)
+    }
+
+    /// Returns all places of the table, the one where a hash belongs first.
+    fn places_of(&self, hash: u64) -> impl Iterator<Item = &AtomicU64> {
+        let low = usize::try_from(hash & u64::from(u32::MAX)).expect("32 bits");
+        let (before, from) = self.places.split_at(low % PLACES);
+        from.iter().chain(before)
     }
 
     /// Returns how many bytes the lines have, of the dead too.
@@ -127,6 +140,7 @@ impl Slot {
     }
 }
 
-fn chain(hash: u64) -> usize {
-    usize::try_from(hash >> 32).expect("32 bits fit") % HEADS
+/// The upper half, since the lower one is the place.
+fn tag(hash: u64) -> u64 {
+    hash >> 32
 }

@@ -41,10 +41,21 @@ impl Backoff {
 
     /// Returns the wait after a call that failed; never less than the provider asked for.
     pub(crate) fn after_failure(&mut self, retry_after: Option<Duration>) -> Duration {
-        let base = self.interval.unwrap_or(FIRST);
-        let wait = base.saturating_mul(1 << self.failures.min(16)).min(LONGEST.max(base));
+        let wait = self.after(self.failures);
         self.failures = self.failures.saturating_add(1);
         self.spread(wait).max(retry_after.unwrap_or_default())
+    }
+
+    /// Returns a wait as long as that after the last failure.
+    pub(crate) fn last(&mut self) -> Duration {
+        let wait = self.after(self.failures.saturating_sub(1));
+        self.spread(wait)
+    }
+
+    /// Returns the wait after one failure more than that.
+    fn after(&self, failures: u32) -> Duration {
+        let base = self.interval.unwrap_or(FIRST);
+        base.saturating_mul(1 << failures.min(16)).min(LONGEST.max(base))
     }
 
     fn spread(&mut self, wait: Duration) -> Duration {

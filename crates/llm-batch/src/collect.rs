@@ -3,7 +3,7 @@
 use std::mem;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::answer::{Answer, RequestError};
 use crate::backoff::Backoff;
@@ -85,7 +85,9 @@ impl<T: Tell> Session<'_, T> {
             }
             Ok(Progress::Ended) => {
                 watch.progress = Progress::Ended;
-                self.crowded.after_success();
+                self.resend.after_success();
+                let model = self.engine.state().record(watch.at).intent.model.clone();
+                self.engine.intake.has_ended(&model);
                 self.collect(&mut watch)?
             }
             Ok(Progress::Rejected(rejection)) => return self.rejected(watch, rejection),
@@ -308,7 +310,7 @@ impl<T: Tell> Session<'_, T> {
             let interval = self.engine.settings.poll_interval;
             let send = Send::new(watch.again, vec![number], resent.saturating_add(1), interval);
             // What was too much for the provider just now is too much at once, too.
-            let wait = self.crowded.after_failure(None);
+            let wait = self.resend.after_failure(None);
             let next = self.later(wait);
             self.jobs.push(self.in_time(&send.members, next), Job::Send(send));
         }
@@ -358,8 +360,8 @@ impl<T: Tell> Session<'_, T> {
         }
         let interval = self.engine.settings.poll_interval;
         let send = Send::new(members, replaces, resent, interval);
-        let wait = if is_passing { self.crowded.after_failure(None) } else { Duration::ZERO };
-        let next = self.later(wait);
+        let model = self.table.model(send.members[0]);
+        let next = if is_passing { self.engine.intake.is_full(model) } else { Instant::now() };
         self.jobs.push(self.in_time(&send.members, next), Job::Send(send));
         Ok(())
     }

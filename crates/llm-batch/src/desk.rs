@@ -243,7 +243,6 @@ impl Desk {
                 }
                 Err(panic) => {
                     pass.abandon(&*panic);
-                    engine.throttle.pass_on();
                     self.done(number);
                 }
             }

@@ -1,6 +1,6 @@
 //! The lane `sync`: one request at a time each, several on their way together.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::provider::CreateError;
 use crate::record::{Fate, Intent};
 use crate::session::{Event, Session, Tell};
 use crate::table::Table;
-use crate::throttle::Room;
+use crate::throttle::{Place, Room};
 use crate::wire_id::nonce;
 
 /// How often in a row requests do not get through before the pass gives up, and how often one is
@@ -28,24 +28,63 @@ const LOST: u32 = 3;
 /// What a pass asks one by one.
 #[derive(Debug, Default)]
 pub(crate) struct Direct {
-    queue: VecDeque<Ask>,
+    by_model: BTreeMap<String, Asks>,
     running: usize,
+    /// The first deadline of what waits, or one that has gone.
+    due: Option<Instant>,
+}
+
+/// What it asks of one model.
+#[derive(Debug, Default)]
+struct Asks {
+    queue: VecDeque<Ask>,
     /// Why the next one does not go out yet.
     wait: Wait,
     /// In how many rounds in a row none got through, and the latest of them.
     failures: u32,
     round: u64,
-    /// The first deadline of what waits, or one that has gone.
-    due: Option<Instant>,
 }
 
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default)]
 enum Wait {
     #[default]
     None,
     Until(Instant),
-    /// Mail comes when there is room.
+    /// A place comes by mail.
     ForRoom,
+    /// It has come.
+    Held(Place),
+}
+
+impl Asks {
+    /// Returns when the next one may go out; `None` where nothing waits, or only mail can tell.
+    fn next(&self, now: Instant) -> Option<Instant> {
+        match self.wait {
+            _ if self.queue.is_empty() => None,
+            Wait::None | Wait::Held(_) => Some(now),
+            Wait::Until(moment) => Some(moment),
+            Wait::ForRoom => None,
+        }
+    }
+
+    /// Takes the place that is held.
+    fn take_place(&mut self) -> Option<Place> {
+        match mem::take(&mut self.wait) {
+            Wait::Held(place) => Some(place),
+            other => {
+                self.wait = other;
+                None
+            }
+        }
+    }
+
+    /// Counts that one did not get through; returns in how many rounds in a row that was so.
+    fn failed(&mut self, round: u64) -> u32 {
+        if mem::replace(&mut self.round, round) != round {
+            self.failures += 1;
+        }
+        self.failures
+    }
 }
 
 /// A request that is to be asked, perhaps once more.
@@ -83,8 +122,15 @@ impl Direct {
     pub(crate) fn extend(&mut self, asks: impl IntoIterator<Item = Ask>, table: &Table) {
         for ask in asks {
             self.notice(&ask, table);
-            self.queue.push_back(ask);
+            self.of(table.model(ask.member)).queue.push_back(ask);
         }
+    }
+
+    fn of(&mut self, model: &str) -> &mut Asks {
+        if !self.by_model.contains_key(model) {
+            self.by_model.insert(model.to_owned(), Asks::default());
+        }
+        self.by_model.get_mut(model).expect("it is in there")
     }
 
     fn notice(&mut self, ask: &Ask, table: &Table) {
@@ -95,7 +141,7 @@ impl Direct {
     /// Puts one back at the head.
     fn put_back(&mut self, ask: Ask, table: &Table) {
         self.notice(&ask, table);
-        self.queue.push_front(ask);
+        self.of(table.model(ask.member)).queue.push_front(ask);
     }
 
     /// Takes out what waits and is overdue.
@@ -104,16 +150,17 @@ impl Direct {
         if self.due.is_none_or(|due| due > now) {
             return Vec::new();
         }
-        self.due = None;
+        let due = |ask: &Ask| table.due(ask.member as usize);
+        let is_over = |ask: &Ask| due(ask).is_some_and(|due| due <= now);
         let mut overdue = Vec::new();
-        for ask in mem::take(&mut self.queue) {
-            if table.due(ask.member as usize).is_some_and(|due| due <= now) {
-                overdue.push(ask);
-            } else {
-                self.notice(&ask, table);
-                self.queue.push_back(ask);
-            }
+        for asks in self.by_model.values_mut() {
+            let waiting = mem::take(&mut asks.queue).into_iter();
+            let (over, left): (VecDeque<Ask>, VecDeque<Ask>) = waiting.partition(is_over);
+            asks.queue = left;
+            overdue.extend(over);
         }
+        let left = self.by_model.values().flat_map(|asks| &asks.queue);
+        self.due = left.filter_map(due).min();
         overdue
     }
 
@@ -123,32 +170,37 @@ impl Direct {
 
     /// Tells whether something waits, or is on its way.
     pub(crate) fn has_work(&self) -> bool {
-        self.is_running() || !self.queue.is_empty()
+        self.is_running() || self.by_model.values().any(|asks| !asks.queue.is_empty())
     }
 
-    /// Returns when the next one may go out; `None` where nothing waits, or only mail can tell.
-    fn next_to_go(&self) -> Option<Instant> {
-        match self.wait {
-            _ if self.queue.is_empty() => None,
-            Wait::None => Some(Instant::now()),
-            Wait::Until(moment) => Some(moment),
-            Wait::ForRoom => None,
-        }
+    /// Returns when the next one may go out.
+    fn next(&self) -> Option<Instant> {
+        let now = Instant::now();
+        self.by_model.values().filter_map(|asks| asks.next(now)).min()
     }
 
-    /// Takes note of mail that there is room.
-    pub(crate) fn has_room(&mut self) {
-        if self.wait == Wait::ForRoom {
-            self.wait = Wait::None;
-        }
+    /// Takes one that may go out out of the queue.
+    fn pop(&mut self) -> Option<Ask> {
+        let now = Instant::now();
+        let may_go = |asks: &&mut Asks| asks.next(now).is_some_and(|next| next <= now);
+        self.by_model.values_mut().find(may_go)?.queue.pop_front()
     }
 
-    /// Counts that one did not get through; returns in how many rounds in a row that was so.
-    fn failed(&mut self, round: u64) -> u32 {
-        if mem::replace(&mut self.round, round) != round {
-            self.failures += 1;
-        }
-        self.failures
+    /// Holds a place that came by mail.
+    pub(crate) fn hold(&mut self, place: Place) {
+        let asks = self.of(place.model());
+        asks.wait = Wait::Held(place);
+    }
+
+    /// Gives back all places that are held.
+    pub(crate) fn give_back(&mut self) {
+        self.by_model.values_mut().for_each(|asks| drop(asks.take_place()));
+    }
+
+    /// Gives back those that are held for nothing.
+    fn give_back_unused(&mut self) {
+        let unused = self.by_model.values_mut().filter(|asks| asks.queue.is_empty());
+        unused.for_each(|asks| drop(asks.take_place()));
     }
 }
 
@@ -156,8 +208,9 @@ impl<'s, T: Tell> Session<'s, T> {
     /// Returns when there is something to do about what is asked alone: something may go out, or is
     /// overdue.
     pub(crate) fn next_ask(&self) -> Option<Instant> {
-        let due = self.direct.due.filter(|_| !self.direct.queue.is_empty());
-        [self.direct.next_to_go(), due].into_iter().flatten().min()
+        let is_idle = self.direct.by_model.values().all(|asks| asks.queue.is_empty());
+        let due = self.direct.due.filter(|_| !is_idle);
+        [self.direct.next(), due].into_iter().flatten().min()
     }
 
     /// Sends off as many requests as may be on their way.
@@ -166,33 +219,34 @@ impl<'s, T: Tell> Session<'s, T> {
         's: 'scope,
     {
         self.miss_asks()?;
-        while self.direct.next_to_go().is_some_and(|next| next <= Instant::now()) {
-            let engine = self.engine;
-            let Some(mut ask) = self.direct.queue.pop_front() else { break };
+        let (engine, table) = (self.engine, Arc::clone(&self.table));
+        while let Some(mut ask) = self.direct.pop() {
             let replaces = ask.replaces.as_slice();
             let doubts = engine.state().doubts_behind(replaces, ask.may_be_paid);
             if !self.is_within_budget(ask.member as usize, doubts)? || self.is_over_budget() {
                 continue;
             }
-            let place = match engine.throttle.enter(&self.mail) {
-                Room::Now(place) => place,
-                Room::At(moment) => {
-                    self.direct.wait = Wait::Until(moment);
-                    self.direct.put_back(ask, &self.table);
-                    break;
-                }
-                Room::Full => {
-                    self.direct.wait = Wait::ForRoom;
-                    self.direct.put_back(ask, &self.table);
-                    break;
+            let model = table.model(ask.member);
+            let asks = self.direct.of(model);
+            let wait = match engine.throttle.enter(model, asks.take_place(), &self.mail) {
+                Room::Now(place) => Ok(place),
+                Room::At(moment) => Err(Wait::Until(moment)),
+                Room::Full => Err(Wait::ForRoom),
+            };
+            let place = match wait {
+                Ok(place) => place,
+                Err(wait) => {
+                    asks.wait = wait;
+                    self.direct.put_back(ask, &table);
+                    continue;
                 }
             };
-            self.direct.wait = Wait::None;
+            asks.wait = Wait::None;
             let (at, nonce) = self.begin_ask(&mut ask)?;
             self.touched.insert(at);
             self.count_submission(at, &[ask.member], Lane::Sync);
             self.direct.running += 1;
-            let (table, call) = (Arc::clone(&self.table), Arc::clone(&self.call));
+            let (table, call) = (Arc::clone(&table), Arc::clone(&self.call));
             let (mail, spare) = (self.mail.clone(), ask.clone());
             let work = move || {
                 let members = [ask.member];
@@ -206,13 +260,11 @@ impl<'s, T: Tell> Session<'s, T> {
                     asked.unwrap_or_else(|_| Err(CreateError::Ambiguous { reason: panicked() }));
                 let round = match &answer {
                     Ok(_) => {
-                        engine.throttle.went_well();
+                        place.went_well();
                         0
                     }
-                    Err(CreateError::Busy { retry_after, .. }) => {
-                        engine.throttle.went_badly(*retry_after)
-                    }
-                    Err(CreateError::NotSent { .. }) => engine.throttle.went_badly(None),
+                    Err(CreateError::Busy { retry_after, .. }) => place.went_badly(*retry_after),
+                    Err(CreateError::NotSent { .. }) => place.went_badly(None),
                     Err(_) => 0,
                 };
                 // It is paid for, and whoever works on the session may be at something else for long.
@@ -227,17 +279,14 @@ impl<'s, T: Tell> Session<'s, T> {
             };
             if let Err(error) = thread::Builder::new().spawn_scoped(scope, work) {
                 // Nothing was sent.
-                let round = engine.throttle.went_badly(None);
+                let round = engine.throttle.went_badly(model, None);
                 let reason = format!("cannot start a thread to ask: {error}");
                 let answer = Err(CreateError::NotSent { reason });
                 self.answered(Reply { ask: spare, at, answer, kept: Ok(()), round })?;
                 break;
             }
         }
-        if self.direct.queue.is_empty() {
-            // Room that was told of is for somebody else.
-            self.engine.throttle.pass_on();
-        }
+        self.direct.give_back_unused();
         Ok(())
     }
 
@@ -266,9 +315,11 @@ impl<'s, T: Tell> Session<'s, T> {
         let Reply { mut ask, at, answer, kept, round } = reply;
         self.direct.running -= 1;
         let index = ask.member as usize;
+        let table = Arc::clone(&self.table);
+        let model = table.model(ask.member);
         let error = match answer {
             Ok(response) => {
-                self.direct.failures = 0;
+                self.direct.of(model).failures = 0;
                 // It is paid for: its requester gets it whatever becomes of the record.
                 let answer = self.engine.provider.answer(response);
                 return self.hand_over(index, Ok(answer)).and(kept);
@@ -283,7 +334,7 @@ impl<'s, T: Tell> Session<'s, T> {
             }
             CreateError::NotSent { reason } => {
                 self.engine.state().settle(at, Fate::Unsent { reason: reason.clone() })?;
-                if self.direct.failed(round) >= TRIES {
+                if self.direct.of(model).failed(round) >= TRIES {
                     self.pending.get_or_insert(PendingReason::Unreachable { reason });
                 }
                 self.direct.put_back(ask, &self.table);
@@ -301,7 +352,7 @@ impl<'s, T: Tell> Session<'s, T> {
                     && ask.lost <= LOST
                     && self.afford(at, [ask.member])?
                 {
-                    self.engine.throttle.went_badly(None);
+                    self.engine.throttle.went_badly(model, None);
                     let replaces = Some(self.doubt(at, reason)?);
                     ask = Ask { replaces, at: None, ..ask };
                     self.direct.put_back(ask, &self.table);

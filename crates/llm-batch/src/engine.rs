@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::accounting::{Accounting, Delivered, Run};
 use crate::answer::{Answer, RequestError};
 use crate::error::Error;
+use crate::intake::Intake;
 use crate::lane::{LaneChoice, OnAmbiguous};
 use crate::prices::Prices;
 use crate::provider::{Call, Provider};
@@ -80,9 +81,9 @@ pub(crate) struct Engine {
     totals: Mutex<Accounting>,
     http_calls: AtomicU64,
     /// How many requests may be asked alone at a time, by all passes together.
-    pub(crate) throttle: Throttle,
-    /// No create goes out before: what the provider limits is the account.
-    cooldown: Mutex<Option<Instant>>,
+    pub(crate) throttle: Arc<Throttle>,
+    /// When creates may go out.
+    pub(crate) intake: Intake,
 }
 
 /// What is being worked on.
@@ -106,7 +107,7 @@ impl Engine {
         Engine {
             provider,
             throttle: Throttle::new(settings.max_concurrent, settings.poll_interval),
-            cooldown: Mutex::default(),
+            intake: Intake::new(settings.poll_interval),
             settings,
             state_dir: state.dir().to_owned(),
             state: Mutex::new(state),
@@ -137,18 +138,6 @@ impl Engine {
     /// Returns an empty table for the requests of one pass.
     pub(crate) fn table(&self) -> Table {
         Table::new(&self.state_dir).marking_prefixes(self.settings.cache_prefixes)
-    }
-
-    /// Returns until when no create goes out, while that is ahead.
-    pub(crate) fn cooldown(&self) -> Option<Instant> {
-        let cooldown = *self.cooldown.lock().unwrap_or_else(PoisonError::into_inner);
-        cooldown.filter(|until| *until > Instant::now())
-    }
-
-    /// Lets no create out before that moment.
-    pub(crate) fn cool_down(&self, until: Instant) {
-        let mut cooldown = self.cooldown.lock().unwrap_or_else(PoisonError::into_inner);
-        *cooldown = (*cooldown).max(Some(until));
     }
 
     /// Brings every request of a run to its outcome, as far as that is possible now. `on_outcome`

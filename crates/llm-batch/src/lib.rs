@@ -100,10 +100,12 @@ mod direct;
 
 mod bodies;
 mod budget;
+mod cooldown;
 mod deadline;
 mod desk;
 mod digest;
 mod draft;
+mod intake;
 mod lane;
 mod plan;
 mod prices;

@@ -286,7 +286,7 @@ impl Builder {
     }
 
     /// Sets how many requests of the lane `sync` are on their way at a time, at most; 8 by
-    /// default. Fewer are, for a while, when the provider says that it is busy.
+    /// default. Of a model fewer are, for a while, when the provider says that it is busy.
     pub fn max_concurrent(mut self, requests: usize) -> Builder {
         self.settings.max_concurrent = requests.max(1);
         self

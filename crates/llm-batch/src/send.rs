@@ -86,11 +86,11 @@ impl<T: Tell> Session<'_, T> {
         if self.is_over_budget() {
             return Ok(());
         }
-        if let Some(cooldown) = self.engine.cooldown() {
-            self.jobs.push(self.in_time(&send.members, cooldown), Job::Send(send));
+        let (engine, table) = (self.engine, Arc::clone(&self.table));
+        if let Err(until) = engine.intake.enter(table.model(send.members[0])) {
+            self.jobs.push(self.in_time(&send.members, until), Job::Send(send));
             return Ok(());
         }
-        let (engine, table) = (self.engine, Arc::clone(&self.table));
         let provider = &*engine.provider;
         let (members, id) = (send.members.clone(), send.nonce.clone());
         let shared = shared_prefixes(&members, &table);
@@ -117,7 +117,10 @@ impl<T: Tell> Session<'_, T> {
         };
         self.count_submission(at, &members, Lane::Batch);
         match provider.create(&draft, &anchor, &self.call) {
-            Ok(created) => self.submitted(at, id, members, created),
+            Ok(created) => {
+                engine.intake.took();
+                self.submitted(at, id, members, created)
+            }
             Err(CreateError::Ambiguous { reason }) => {
                 engine.state().settle(at, Fate::Ambiguous { reason: reason.clone() })?;
                 let seek = Seek::new(at, members, id, reason, &engine.settings);
@@ -181,9 +184,7 @@ impl<T: Tell> Session<'_, T> {
             CreateError::Busy { message, retry_after } => {
                 send.failures = 0;
                 self.note_unsent(&send, &message)?;
-                let until = self.later(send.backoff.after_failure(retry_after));
-                // The account is what is limited: nobody else need try earlier.
-                self.engine.cool_down(until);
+                let until = self.engine.intake.is_busy(retry_after);
                 self.jobs.push(self.in_time(&send.members, until), Job::Send(send));
                 Ok(())
             }

@@ -19,6 +19,7 @@ use crate::direct::Direct;
 use crate::draft::NOBODY;
 use crate::engine::{Engine, Mode};
 use crate::error::{Error, PendingReason};
+use crate::intake::CROWDED;
 use crate::lane::Lane;
 use crate::provider::Call;
 use crate::queue::Queue;
@@ -26,9 +27,6 @@ use crate::record::Fate;
 use crate::seek::Seek;
 use crate::send::Send;
 use crate::table::{Item, Table};
-
-/// How long to wait at first where the provider's queue is full.
-const CROWDED: Duration = Duration::from_secs(30);
 
 pub(crate) use mail::{Event, Mail};
 
@@ -57,8 +55,8 @@ pub(crate) struct Session<'s, T> {
     pub(crate) budget: Budget,
     events: Receiver<Event>,
     pub(crate) mail: Mail,
-    /// The waits while the provider's queue is full.
-    pub(crate) crowded: Backoff,
+    /// The waits before what came back without an answer is sent again.
+    pub(crate) resend: Backoff,
     pub(crate) pending: Option<PendingReason>,
     pub(crate) refused: Option<PendingReason>,
     ambiguous: Option<Ambiguity>,
@@ -117,7 +115,7 @@ impl<'s, T: Tell> Session<'s, T> {
             budget,
             events,
             mail,
-            crowded: Backoff::new(Some(engine.settings.poll_interval.unwrap_or(CROWDED))),
+            resend: Backoff::new(Some(engine.settings.poll_interval.unwrap_or(CROWDED))),
             pending: None,
             refused: None,
             ambiguous: None,
@@ -139,10 +137,7 @@ impl<'s, T: Tell> Session<'s, T> {
         's: 'scope,
     {
         let mail = self.mail.clone();
-        let _hooked = self.call.on_stop(move || {
-            // A pass that has ended listens no more.
-            mail.post(Event::Stopped);
-        });
+        let _hooked = self.call.on_stop(move || mail.post(Event::Stopped));
         loop {
             let wait = match self.step(scope) {
                 Step::Again => Duration::ZERO,
@@ -167,6 +162,7 @@ impl<'s, T: Tell> Session<'s, T> {
             self.take(event);
         }
         if self.fault.is_some() || self.must_end() {
+            self.direct.give_back();
             // Whatever went wrong: answers that are on their way are paid for.
             return if self.direct.is_running() { Step::Wait(None) } else { Step::Done };
         }
@@ -207,8 +203,8 @@ impl<'s, T: Tell> Session<'s, T> {
     fn take(&mut self, event: Event) {
         let taken = match event {
             Event::Stopped => Ok(()),
-            Event::Room => {
-                self.direct.has_room();
+            Event::Room(place) => {
+                self.direct.hold(place);
                 Ok(())
             }
             Event::Answered(reply) => self.answered(*reply),
@@ -220,8 +216,6 @@ impl<'s, T: Tell> Session<'s, T> {
 
     /// Returns what the pass came to.
     pub(crate) fn finish(mut self) -> Result<Run, Error> {
-        // Room that it was told of is for somebody else.
-        self.engine.throttle.pass_on();
         let synced =
             if self.fault.is_none() { self.engine.state().deliveries.sync() } else { Ok(()) };
         if let Some(error) = self.fault.take().or(synced.err()) {

@@ -175,6 +175,10 @@ impl Table {
         &self.groups[self.items[index].group as usize]
     }
 
+    pub(crate) fn model(&self, member: u32) -> &str {
+        &self.group(member as usize).model
+    }
+
     /// Returns the part of a request that others may share, where caching it is wanted.
     pub(crate) fn prefix(&self, index: usize) -> Option<Prefix> {
         self.prefixes.get(&index).copied()

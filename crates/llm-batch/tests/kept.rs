@@ -6,35 +6,17 @@ mod common;
 
 use std::fs;
 use std::path::Path;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
+use common::steps::Steps;
 use common::{Place, answer_with_ids, ask, plain_provider};
 use llm_batch::{
     Call, CallError, Collected, CreateError, Created, Draft, Entry, LaneChoice, LlmBatch, Progress,
     Provider, Sink,
 };
 use serde_json::value::{RawValue, to_raw_value};
-
-/// How far a test has come: a call waits for a step, and says when it is reached.
-#[derive(Debug, Default)]
-struct Steps {
-    reached: Mutex<Vec<&'static str>>,
-    changed: Condvar,
-}
-
-impl Steps {
-    fn reach(&self, step: &'static str) {
-        self.reached.lock().unwrap().push(step);
-        self.changed.notify_all();
-    }
-
-    fn wait_for(&self, step: &'static str) {
-        let reached = self.reached.lock().unwrap();
-        drop(self.changed.wait_while(reached, |reached| !reached.contains(&step)).unwrap());
-    }
-}
 
 /// Answers and creates when it is told to.
 #[derive(Debug, Default)]

@@ -5,14 +5,15 @@ use std::sync::mpsc::{self, Receiver, Sender};
 
 use crate::desk::Desk;
 use crate::direct::Reply;
+use crate::throttle::Place;
 
 /// What happens elsewhere.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// Somebody says stop.
     Stopped,
-    /// Another request may be asked alone.
-    Room,
+    /// Another request may be asked alone, in this place.
+    Room(Place),
     /// A request that was asked alone has come back.
     Answered(Box<Reply>),
 }
@@ -38,12 +39,11 @@ impl Mail {
         (Mail { bell: Some((Arc::clone(desk), number)), ..mail }, events)
     }
 
-    /// Tells whether the pass was still there to get it.
-    pub(crate) fn post(&self, event: Event) -> bool {
-        let is_there = self.sender.send(event).is_ok();
+    /// Brings it to the pass. Where that has ended it is dropped.
+    pub(crate) fn post(&self, event: Event) {
+        drop(self.sender.send(event));
         if let Some((desk, number)) = &self.bell {
             desk.ring(*number);
         }
-        is_there
     }
 }

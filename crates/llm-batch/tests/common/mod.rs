@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a helper of tests")]
 
 pub mod priced;
+pub mod steps;
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};

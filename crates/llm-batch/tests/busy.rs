@@ -1,0 +1,83 @@
+//! A provider that takes no more for now: how often all batches of tickets together try.
+
+#![allow(clippy::unwrap_used, reason = "a helper of tests is not seen as a test")]
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use common::{Place, ask, plain_provider};
+use llm_batch::{
+    Call, CallError, Collected, CreateError, Created, Draft, LlmBatch, Progress, Provider,
+    Rejection, Sink,
+};
+
+/// Takes no create, or takes all and says of each later that its queue was full.
+#[derive(Debug, Default)]
+struct Full {
+    takes: bool,
+    creates: AtomicUsize,
+}
+
+impl Provider for Full {
+    plain_provider!("full");
+
+    fn create(&self, _: &Draft<'_>, _: &str, _: &Call<'_>) -> Result<Created, CreateError> {
+        let batch_id = self.creates.fetch_add(1, Ordering::SeqCst).to_string();
+        if !self.takes {
+            return Err(CreateError::Busy { message: "too many".to_owned(), retry_after: None });
+        }
+        Ok(Created { batch_id, progress: Progress::Running })
+    }
+
+    fn poll(&self, _: &str, _: &Call<'_>) -> Result<Progress, CallError> {
+        Ok(Progress::Rejected(Rejection {
+            kind: "token_limit_exceeded".to_owned(),
+            message: "the queue is full".to_owned(),
+            lines: Vec::new(),
+            is_passing: true,
+        }))
+    }
+
+    fn results(
+        &self,
+        _: &str,
+        _: &Draft<'_>,
+        _: &Call<'_>,
+        _: &mut Sink<'_>,
+    ) -> Result<Collected, CallError> {
+        panic!("nothing was run")
+    }
+}
+
+/// Returns how many creates 200 batches come to until their time is up.
+fn creates(provider: Full) -> usize {
+    let (provider, place) = (Arc::new(provider), Place::quick());
+    let llm = LlmBatch::builder(Arc::clone(&provider) as _)
+        .state(place.state())
+        .max_items(1)
+        .max_in_flight(4)
+        .linger(Duration::ZERO)
+        .poll_interval(Duration::from_millis(1))
+        .timeout(Duration::from_secs(1))
+        .build()
+        .unwrap();
+    let tickets: Vec<_> = (0..200).map(|n| llm.submit(ask(&n.to_string())).unwrap()).collect();
+    assert!(tickets.into_iter().all(|ticket| ticket.wait().is_err()));
+    provider.creates.load(Ordering::SeqCst)
+}
+
+/// Each of them waited longer and longer only for what it was refused itself.
+#[test]
+fn batches_wait_together_for_an_account_that_may_create_no_more() {
+    let creates = creates(Full::default());
+    assert!((2..60).contains(&creates), "{creates}");
+}
+
+#[test]
+fn batches_wait_together_for_a_queue_that_is_full() {
+    let creates = creates(Full { takes: true, ..Full::default() });
+    assert!((2..150).contains(&creates), "{creates}");
+}

@@ -1,0 +1,140 @@
+//! Who may ask alone, and when: what one waits for is given to nobody else, and what one model is
+//! refused keeps no other back.
+
+#![allow(clippy::unwrap_used, reason = "a helper of tests is not seen as a test")]
+
+mod common;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+use common::steps::Steps;
+use common::{Place, answer_with_ids, ask, plain_provider};
+use llm_batch::{
+    Builder, Call, CallError, Collected, CreateError, Created, Draft, Entry, LaneChoice, LlmBatch,
+    Progress, Provider, Request, Sink, Stop,
+};
+use serde_json::value::{RawValue, to_raw_value};
+
+/// Answers who is called `gated` when it is told to, and everybody else at once; `busy` is the name of a
+/// model that takes nothing.
+#[derive(Debug, Default)]
+struct Gated(Steps);
+
+impl Provider for Gated {
+    plain_provider!("gated");
+
+    fn create(&self, _: &Draft<'_>, _: &str, _: &Call<'_>) -> Result<Created, CreateError> {
+        self.0.reach("creates");
+        Ok(Created { batch_id: "b".to_owned(), progress: Progress::Ended })
+    }
+
+    fn poll(&self, _: &str, _: &Call<'_>) -> Result<Progress, CallError> {
+        Ok(Progress::Ended)
+    }
+
+    fn results(
+        &self,
+        _: &str,
+        draft: &Draft<'_>,
+        _: &Call<'_>,
+        sink: &mut Sink<'_>,
+    ) -> Result<Collected, CallError> {
+        answer_with_ids(draft, sink);
+        Ok(Collected::default())
+    }
+
+    fn answers_at_once(&self) -> bool {
+        true
+    }
+
+    fn ask(&self, entry: &Entry<'_>, _: &Call<'_>) -> Result<Box<RawValue>, CreateError> {
+        if entry.model == "busy" {
+            self.0.reach("refuses");
+            return Err(CreateError::Busy { message: "too many".to_owned(), retry_after: None });
+        }
+        if entry.id == "gated" {
+            self.0.reach("asks");
+            self.0.wait_for("may answer");
+        }
+        Ok(to_raw_value(entry.id).unwrap())
+    }
+}
+
+/// What is refused is not tried again within a test.
+fn settings(provider: &Arc<Gated>, place: &Place) -> Builder {
+    LlmBatch::builder(Arc::clone(provider) as _)
+        .state(place.state())
+        .linger(Duration::ZERO)
+        .poll_interval(Duration::from_hours(1))
+}
+
+fn busy(id: &str) -> Request {
+    Request::prompt(id, "busy", "How?")
+}
+
+/// The run was told of room and looked at it no more, so nobody was asked until the time-out.
+#[test]
+fn a_ticket_that_waits_behind_a_run_that_panics_is_asked_when_that_is_over() {
+    let (provider, place) = (Arc::new(Gated::default()), Place::quick());
+    let llm = settings(&provider, &place).lane(LaneChoice::Auto).max_concurrent(1).max_items(2);
+    let llm = llm.linger(Duration::from_mins(5)).build().unwrap();
+    let soon = SystemTime::now() + Duration::from_mins(10);
+    let urgent = |id: &str| ask(id).with_deadline(soon);
+    thread::scope(|scope| {
+        let run = scope.spawn(|| {
+            let run = || llm.run(["gated", "next"].map(urgent), |_, _| panic!("the caller's"));
+            assert!(catch_unwind(AssertUnwindSafe(run)).is_err());
+        });
+        provider.0.wait_for("asks");
+        let ticket = llm.submit(urgent("ticket")).unwrap();
+        let other = llm.submit(ask("other")).unwrap();
+        // Before it creates a batch of the other one, their pass has asked for room.
+        provider.0.wait_for("creates");
+        provider.0.reach("may answer");
+        run.join().unwrap();
+        for (ticket, id) in [(ticket, "ticket"), (other, "other")] {
+            let answer = ticket.wait_timeout(Duration::from_mins(1)).unwrap();
+            assert_eq!(answer.unwrap().response.get(), format!("\"{id}\""));
+        }
+    });
+}
+
+/// All of them waited for what one was told.
+#[test]
+fn a_model_that_is_busy_keeps_tickets_of_no_other_back() {
+    let (provider, place) = (Arc::new(Gated::default()), Place::quick());
+    let stop = Stop::new();
+    let llm = settings(&provider, &place).lane(LaneChoice::Sync).stop(stop.clone());
+    let llm = llm.build().unwrap();
+    let refused = llm.submit(busy("refused")).unwrap();
+    provider.0.wait_for("refuses");
+    for n in 0..20 {
+        let ticket = llm.submit(ask(&n.to_string())).unwrap();
+        let answer = ticket.wait_timeout(Duration::from_mins(1)).unwrap();
+        assert_eq!(answer.unwrap().response.get(), format!("\"{n}\""));
+    }
+    stop.stop();
+    assert!(refused.wait().is_err());
+}
+
+#[test]
+fn a_model_that_is_busy_keeps_requests_of_no_other_back_in_the_same_run() {
+    let (provider, place) = (Arc::new(Gated::default()), Place::quick());
+    let stop = Stop::new();
+    let llm = settings(&provider, &place).lane(LaneChoice::Sync).stop(stop.clone());
+    let llm = llm.timeout(Duration::from_mins(1)).build().unwrap();
+    let mut answered = 0;
+    let requests = (0..9).map(|n| if n < 5 { busy(&n.to_string()) } else { ask(&n.to_string()) });
+    let ended = llm.run(requests, |_, outcome| {
+        outcome.unwrap();
+        answered += 1;
+        if answered == 4 {
+            stop.stop();
+        }
+    });
+    assert!(ended.is_err());
+    assert_eq!(answered, 4);
+}

@@ -1,5 +1,6 @@
 //! The failure messages of a segment, folded and end to end, and which of them can hold a text.
 
+use std::hint::black_box;
 use std::ops::Range;
 
 use memchr::memmem::Finder;
@@ -59,7 +60,8 @@ impl Messages {
             Some(signature) => signature.runs(docs, needle.needle()),
             None => Runs::One(Some(docs)),
         };
-        Search { messages: self, needle, runs, from: 0, end: 0 }
+        let (hand, ahead) = Default::default();
+        Search { messages: self, needle, runs, hand, ahead, next: 0, len: 0, wanted: 1 }
     }
 
     fn start(&self, doc: usize) -> usize {
@@ -89,9 +91,46 @@ pub(crate) struct Search<'a> {
     messages: &'a Messages,
     needle: Finder<'static>,
     runs: Runs<'a>,
-    /// What is left of the range in hand, in bytes.
-    from: usize,
-    end: usize,
+    /// What is left of the range in hand.
+    hand: Run,
+    /// The ranges behind it, of which those before `next` are done with.
+    ahead: [Run; AHEAD],
+    next: usize,
+    len: usize,
+    /// How many ranges to take at once the next time.
+    wanted: usize,
+}
+
+/// Ranges that are brought into the cache together, rather than waited for one by one.
+const AHEAD: usize = 16;
+
+/// Is a range of lessons, and of the bytes of their messages.
+#[derive(Clone, Copy, Default)]
+struct Run {
+    docs: (usize, usize),
+    bytes: (usize, usize),
+}
+
+impl Search<'_> {
+    /// Takes the next ranges; most searches end within the first few.
+    fn look_ahead(&mut self) {
+        /// Of longer ranges the processor sees by itself what comes next.
+        const TOUCHED_BYTES: usize = 512;
+        const CACHE_LINE: usize = 64;
+        let messages = self.messages;
+        (self.next, self.len) = (0, 0);
+        for (run, docs) in self.ahead[..self.wanted].iter_mut().zip(&mut self.runs) {
+            let docs = (docs.start as usize, docs.end as usize);
+            *run = Run { docs, bytes: (messages.start(docs.0), messages.start(docs.1)) };
+            self.len += 1;
+        }
+        self.wanted = (self.wanted * 2).min(AHEAD);
+        let lines = self.ahead[..self.len].iter().flat_map(|run| {
+            let (from, end) = run.bytes;
+            (from..end.min(from + TOUCHED_BYTES)).step_by(CACHE_LINE)
+        });
+        black_box(lines.fold(0, |all, at| all ^ messages.bytes[at]));
+    }
 }
 
 impl Iterator for Search<'_> {
@@ -99,16 +138,55 @@ impl Iterator for Search<'_> {
 
     fn next(&mut self) -> Option<u32> {
         loop {
-            let rest = self.messages.bytes.get(self.from..self.end).unwrap_or_default();
+            let Run { docs: (doc, last), bytes: (from, end) } = self.hand;
+            let rest = self.messages.bytes.get(from..end).unwrap_or_default();
             if let Some(found) = self.needle.find(rest) {
-                let hit = self.from + found;
-                let doc = self.messages.ends.partition_point(|end| (*end as usize) <= hit);
-                self.from = self.messages.ends[doc] as usize + 1;
-                return Some(narrow(doc));
+                let ends = &self.messages.ends[doc..last];
+                let passed = ends.partition_point(|end| *end as usize <= from + found);
+                self.hand.docs.0 = doc + passed + 1;
+                self.hand.bytes.0 = ends[passed] as usize + 1;
+                return Some(narrow(doc + passed));
             }
-            let run = self.runs.next()?;
-            self.from = self.messages.start(run.start as usize);
-            self.end = self.messages.start(run.end as usize);
+            if self.next == self.len {
+                self.look_ahead();
+            }
+            self.hand = *self.ahead[..self.len].get(self.next)?;
+            self.next += 1;
+        }
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+
+    /// Returns messages with numbers in them, as many as are looked at together and some more.
+    fn numbered(count: usize) -> Messages {
+        let (mut bytes, mut ends) = (Vec::new(), Vec::new());
+        for n in 0..count {
+            bytes.extend_from_slice(format!("item {} of {}", n % 9_973, n / 7).as_bytes());
+            ends.push(narrow(bytes.len()));
+            bytes.push(BORDER);
+        }
+        let mut messages = Messages { bytes: bytes.into(), ends: ends.into(), signature: None };
+        messages.signature = Some(Signature::of(&messages));
+        messages
+    }
+
+    #[test]
+    fn a_search_finds_what_a_scan_finds_wherever_it_starts_and_ends() {
+        const COUNT: usize = 150_000;
+        let messages = numbered(COUNT);
+        let needles = ["item 9972 of", "m 77 of 1", "f 21427", " of 4", "9 of 9", "of 20999", "x"];
+        for docs in [0..COUNT, 1..COUNT - 1, 2_047..131_073, 131_071..COUNT, 70_000..70_001, 5..5] {
+            for needle in needles {
+                let finder = Finder::new(needle).into_owned();
+                let has_it = |doc: &usize| finder.find(messages.get(*doc)).is_some();
+                let wanted: Vec<u32> = docs.clone().filter(has_it).map(narrow).collect();
+                let range = narrow(docs.start)..narrow(docs.end);
+                let found: Vec<u32> = messages.search(range, finder.clone()).collect();
+                assert_eq!(found, wanted, "{needle:?} in {docs:?}");
+            }
         }
     }
 }

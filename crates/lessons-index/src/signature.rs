@@ -27,7 +27,7 @@ const SAMPLE: usize = 8;
 const SEEN_BITS: u32 = 20;
 
 /// More rows of a needle hardly say more.
-const MAX_ROWS: usize = 24;
+const MAX_ROWS: usize = 16;
 
 /// Is a matrix of bits: a row for each hash of a short text, a column for each block of lessons.
 ///
@@ -111,28 +111,35 @@ impl Signature {
         Runs::Many(Candidates::new(self, rows, docs))
     }
 
-    /// Sets `common` to the bits that some rows have in common, of up to 64 tiles from the group
-    /// `first` on.
+    /// Sets `common` to the bits that some rows have in common, of up to [`Candidates::MANY`] tiles
+    /// from the group `first` on.
     ///
     /// One row after the other, so that memory is read in its order where there is much to read.
     fn common(&self, rows: &[usize], first: usize, common: &mut [[u64; TILE]]) {
         common.fill([u64::MAX; TILE]);
-        // The tiles that have bits left.
-        let mut live = u64::MAX >> (64 - common.len());
+        // The tiles that have bits left, a bit for each.
+        let mut live = [0; Candidates::MANY / 64];
+        for (live, tiles) in live.iter_mut().zip(common.chunks(64)) {
+            *live = u64::MAX >> (64 - tiles.len());
+        }
         for row in rows {
             let at = (row * self.width + first) * 8;
             let words = &self.bits[at..at + common.len() * TILE * 8];
             let words = words.as_chunks::<8>().0.as_chunks::<TILE>().0;
-            let mut tiles = live;
-            while tiles != 0 {
-                let tile = tiles.trailing_zeros() as usize;
-                tiles &= tiles - 1;
-                // As arrays, so that several words are one instruction.
-                let (old, words) = (common[tile], words[tile].map(u64::from_le_bytes));
-                let new: [u64; TILE] = std::array::from_fn(|at| old[at] & words[at]);
-                common[tile] = new;
-                let any = new.iter().fold(0, |any, word| any | word);
-                live &= !(u64::from(any == 0) << tile);
+            for ((live, common), words) in
+                live.iter_mut().zip(common.chunks_mut(64)).zip(words.chunks(64))
+            {
+                let mut tiles = *live;
+                while tiles != 0 {
+                    let tile = tiles.trailing_zeros() as usize;
+                    tiles &= tiles - 1;
+                    // As arrays, so that several words are one instruction.
+                    let (old, words) = (common[tile], words[tile].map(u64::from_le_bytes));
+                    let new: [u64; TILE] = std::array::from_fn(|at| old[at] & words[at]);
+                    common[tile] = new;
+                    let any = new.iter().fold(0, |any, word| any | word);
+                    *live &= !(u64::from(any == 0) << tile);
+                }
             }
         }
     }
@@ -186,9 +193,10 @@ pub(crate) struct Candidates<'a> {
 }
 
 impl<'a> Candidates<'a> {
-    /// Tiles that are looked at together, first and at most: most texts are found in the first few.
+    /// Tiles that are looked at together, first and at most: most texts are found in the first few,
+    /// and for the others memory is waited for less often the more there are.
     const FEW: usize = 4;
-    const MANY: usize = 64;
+    const MANY: usize = 512;
 
     fn new(signature: &'a Signature, rows: Vec<usize>, docs: Range<u32>) -> Self {
         let group = docs.start as usize / GROUP;
@@ -206,7 +214,7 @@ impl<'a> Candidates<'a> {
             self.first += self.tiles.len() * TILE;
             at = self.group - self.first;
             let left = (self.signature.width.saturating_sub(self.first)) / TILE;
-            let wanted = (self.tiles.len() * 2).clamp(Self::FEW, Self::MANY).min(left);
+            let wanted = (self.tiles.len() * 8).clamp(Self::FEW, Self::MANY).min(left);
             self.tiles.resize(wanted, [0; TILE]);
             if wanted > 0 {
                 self.signature.common(&self.rows, self.first, &mut self.tiles);

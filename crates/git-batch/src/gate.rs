@@ -43,10 +43,11 @@ pub(crate) use self::verdicts::{Verdict, Verdicts};
 /// could not start (status 126 and 127), counts for that landing only.
 ///
 /// There is no shell: arguments reach the program as they are. Variables of the environment that
-/// begin with `GIT_` are removed, and `BATCHYARD_GATE` names the run; standard input is empty. The end of what it prints, at most 4 KiB,
-/// stands in the error. When it ends, all processes that it started and that are still in its process
-/// group are ended too. What a killed process was running is ended by who writes to the repository
-/// next, on Linux.
+/// begin with `GIT_` are removed, and `BATCHYARD_GATE` names the run; standard input is empty. The end of
+/// what it prints, at most 4 KiB, stands in the error. When it ends, all processes that it started and
+/// that are still in its process group are ended too. What a killed process was running is ended by who
+/// writes to the repository next, on Linux. A server that a build has set apart in a session of its own
+/// stays in both cases.
 ///
 /// # Examples
 /// ```

@@ -39,6 +39,12 @@ pub enum PushStatus {
         /// What git or the remote gave as the reason, in one line, fit for a terminal.
         reason: String,
     },
+    /// Nobody has said what became of the ref, and what the remote has leaves that open: it may have
+    /// moved. To push it again is safe; to make its commits again is not.
+    Unknown {
+        /// Why it is not known, in one line.
+        reason: String,
+    },
 }
 
 impl PushStatus {

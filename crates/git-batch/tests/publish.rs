@@ -474,8 +474,8 @@ esac"#,
     );
     let updates = ["lost", "cut"].map(|b| update(&format!("refs/heads/{b}"), None, fix.base));
     let report = push(&git, "origin", &updates).expect("a report");
-    let silent =
-        rejected(Class::Transient, "the remote gave no answer, and its refs cannot be read");
+    let reason = "the remote gave no answer, and its refs cannot be read".to_owned();
+    let silent = PushStatus::Unknown { reason };
     assert_eq!(statuses(&report), [("lost", &silent), ("cut", &silent)]);
 
     // To push the same again is safe, and finds out.

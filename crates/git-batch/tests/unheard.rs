@@ -6,7 +6,7 @@ mod support;
 use std::fs;
 use std::process::{Command, Stdio};
 
-use git_batch::{ApplyError, Commit, GitBatch, OnMoved, Operation, Settings, stops};
+use git_batch::{ApplyError, Commit, GitBatch, OnMoved, OpErrorKind, Operation, Settings, stops};
 use support::{Fixture, landed};
 
 fn commit(id: &str, branch: &str) -> Operation {
@@ -33,10 +33,16 @@ fn operations(is_grouped: bool) -> Vec<Operation> {
 fn runs_a_batch_and_is_killed() {
     let Some(work) = std::env::var_os("UNHEARD_WORK") else { return };
     let what = std::env::var("UNHEARD_WHAT").unwrap();
-    stops::kill_at("pushed", if what == "twice" { 2 } else { 1 });
+    match what.as_str() {
+        "caught up" => stops::kill_at("caught up", 1),
+        what => stops::kill_at("pushed", if what == "twice" { 2 } else { 1 }),
+    }
     let settings = Settings::default().with_on_moved(OnMoved::Merge);
     let git = GitBatch::open(work, settings).unwrap();
-    let operations = if what == "twice" { twice() } else { operations(what == "group") };
+    let operations = match what.as_str() {
+        "twice" => twice(),
+        what => operations(what == "group"),
+    };
     git.apply(operations).unwrap();
 }
 
@@ -322,4 +328,56 @@ fn nor_is_it_where_the_process_is_killed_between_the_two_pushes() {
     kill(&fixture, "twice");
     let report = fixture.open().apply(twice()).unwrap();
     has_all_of_it(&fixture, &report, OnMoved::Merge);
+}
+
+/// The merge with what the remote has got is gone here before it was pushed: it is made once more.
+#[test]
+fn what_was_to_be_pushed_in_place_of_a_commit_and_is_gone_is_made_again() {
+    let fixture = Fixture::new();
+    fixture.move_remote("main", "theirs.txt", "x\n");
+    kill(&fixture, "caught up");
+    let unreachable = fixture.git(["fsck", "--unreachable", "--no-reflogs"]);
+    let commits = unreachable.lines().filter_map(|line| line.strip_prefix("unreachable commit "));
+    let is_merge =
+        |id: &&str| fixture.git(["cat-file", "-p", id]).matches("\nparent ").count() == 2;
+    let merge = commits.clone().find(is_merge).unwrap();
+    let packs = fs::read_dir(fixture.work().join(".git/objects/pack")).unwrap();
+    let packs = packs.map(|entry| entry.unwrap().path());
+    for index in packs.filter(|path| path.extension().is_some_and(|end| end == "idx")) {
+        if fixture.git(["verify-pack", "-v", index.to_str().unwrap()]).contains(merge) {
+            for end in ["idx", "pack", "keep"] {
+                fs::remove_file(index.with_extension(end)).unwrap();
+            }
+        }
+    }
+    let other = Commit::new("other", "m").with_base("main").write("other.txt", "x");
+    landed(&fixture.open().apply(vec![Operation::commit("other", other)]).unwrap(), "other");
+    let report = fixture.open().apply(operations(false)).unwrap();
+    assert_eq!((report.replayed.len(), report.outcomes.len()), (2, 2), "{report:?}");
+    landed(&report, "push");
+    assert_eq!(fixture.at_remote(["show", "main:theirs.txt", "main:main.txt"]), "x\nx\n");
+    fixture.assert_sound();
+}
+
+/// The push of its group has arrived, but a branch that stays here is not where it was moved to, and is
+/// held by somebody: it has not landed, and does so when the same input comes again.
+#[test]
+fn a_branch_that_cannot_follow_its_group_has_not_landed() {
+    let fixture = Fixture::new();
+    fixture.at_remote(["reflog", "expire", "--expire=now", "--all"]);
+    kill(&fixture, "group");
+    fixture.git(["update-ref", "-d", "refs/heads/here"]);
+    let lock = fixture.work().join(".git/refs/heads/here.lock");
+    fs::write(&lock, "").unwrap();
+    let other = Commit::new("other", "m").with_base("main").write("other.txt", "x");
+    let report = fixture.open().apply(vec![Operation::commit("other", other)]).unwrap();
+    landed(&report, "other");
+    let report = fixture.open().apply(operations(true)).unwrap();
+    assert_eq!(support::kind(report.get("here")), Some(OpErrorKind::BranchMoved), "{report:?}");
+    landed(&report, "push");
+    // The rest of the group is where the remote has it.
+    assert_eq!(fixture.id("there"), landed(&report, "there"));
+    assert_eq!(fixture.git(["branch", "--list", "here"]), "");
+    fs::remove_file(&lock).unwrap();
+    is_once(&fixture, true);
 }

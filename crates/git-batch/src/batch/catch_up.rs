@@ -90,8 +90,8 @@ impl Batch<'_, '_> {
     /// What an earlier process has brought together with the remote's in place of `ours`.
     pub(super) fn instead(&self, name: &FullName, ours: ObjectId) -> Option<ObjectId> {
         let id = *self.resumed.as_ref()?.get(name)?;
-        // Without the commit here, nothing can be said but by the remote.
-        (!self.session.store.has_object(id) || self.stands_for(id, ours)).then_some(id)
+        // One that is gone here cannot be looked into; the remote has been asked for it.
+        (self.session.store.has_object(id) && self.stands_for(id, ours)).then_some(id)
     }
 
     /// Brings branches together with what the remote has now: gives what can be pushed of each, durable

@@ -8,7 +8,7 @@ use gix::ObjectId;
 use gix::refs::FullName;
 
 use super::{Batch, Pending, PendingKind};
-use crate::store::RefMove;
+use crate::store::{Faults, RefMove};
 use crate::{OpError, OpErrorKind, Outcome, stops};
 
 impl Batch<'_, '_> {
@@ -63,23 +63,36 @@ impl Batch<'_, '_> {
         false
     }
 
-    /// Moves those that are where they were although their group is at the remote already. All others have
-    /// moved before its push, wherever they are now.
-    pub(super) fn move_late(&mut self, moves: &[RefMove]) {
+    /// Moves those that are where they were although their group is at the remote already, and gives
+    /// those that cannot move. All others have moved before its push, wherever they are now.
+    pub(super) fn move_late(&mut self, moves: &[RefMove]) -> Faults {
         let store = &mut self.session.store;
         let is_behind = |m: &&RefMove| store.branch_tip(&m.name) == Ok(m.old);
-        let behind: Vec<RefMove> = moves.iter().filter(is_behind).cloned().collect();
-        if !behind.is_empty() {
-            // Who moves one of them in this moment goes on from what it was.
-            let _ = store.move_refs(&behind, &self.session.signer);
+        let mut behind: Vec<RefMove> = moves.iter().filter(is_behind).cloned().collect();
+        let mut faults = Faults::new();
+        while !behind.is_empty() {
+            match store.move_refs(&behind, &self.session.signer) {
+                Ok(results) => {
+                    let names = behind.into_iter().map(|m| m.name).zip(results);
+                    faults.extend(names.filter_map(|(name, result)| Some((name, result.err()?))));
+                    break;
+                }
+                // None has moved then.
+                Err(found) => {
+                    behind.retain(|m| found.iter().all(|(name, _)| *name != m.name));
+                    faults.extend(found);
+                }
+            }
         }
+        faults
     }
 
-    /// What is still waited for has landed with its group; the rest of the branches move back, unless
-    /// nobody has said what became of the push.
+    /// What is still waited for has landed with its group, but for `late`, which could not follow it; the
+    /// rest of the branches move back, unless nobody has said what became of the push.
     pub(super) fn settle_early(
         &mut self,
         early: Vec<RefMove>,
+        late: &Faults,
         is_heard: bool,
         pending: &mut Vec<Pending>,
         outcomes: &mut [Option<Outcome>],
@@ -88,7 +101,11 @@ impl Batch<'_, '_> {
             pending.iter().any(|p| p.kind == PendingKind::Local && p.branch == m.name)
         };
         let (landed, refused): (Vec<_>, Vec<_>) = early.into_iter().partition(is_waited_for);
-        let results = landed.iter().map(|_| Ok(())).collect();
+        let result = |m: &RefMove| match late.iter().find(|(name, _)| *name == m.name) {
+            Some((_, error)) => Err(error.clone()),
+            None => Ok(()),
+        };
+        let results = landed.iter().map(result).collect();
         self.settle(&landed, results, pending, outcomes);
         if is_heard {
             self.take_back(refused, outcomes);

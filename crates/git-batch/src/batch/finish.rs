@@ -84,7 +84,7 @@ impl Batch<'_, '_> {
                 PendingKind::Local | PendingKind::Remote => Ok(()),
             };
             outcomes[p.operation] = Some(match outcome {
-                Ok(()) => Outcome::Landed { commit: p.commit, left_out: p.left_out.clone() },
+                Ok(()) => landed_as(p),
                 Err(outcome) => outcome,
             });
         }
@@ -130,18 +130,21 @@ impl Batch<'_, '_> {
         outcomes: &mut [Option<Outcome>],
     ) {
         let is_of = |p: &Pending| p.branch == *name && p.kind == PendingKind::Local;
-        if let Some((confirmed, _)) = self.confirmed.get(name) {
-            pending.retain(|p| {
-                let is_there = is_of(p) && self.session.store.contains(*confirmed, p.commit);
-                if is_there {
-                    let left_out = p.left_out.clone();
-                    outcomes[p.operation] = Some(Outcome::Landed { commit: p.commit, left_out });
-                }
-                !is_there
-            });
-        }
+        pending.retain(|p| {
+            let is_there = is_of(p) && self.is_confirmed(p);
+            if is_there {
+                outcomes[p.operation] = Some(landed_as(p));
+            }
+            !is_there
+        });
         let failed = pending.iter().filter(|p| is_of(p)).map(|p| p.operation).collect();
         self.fail(failed, error, pending, outcomes);
+    }
+
+    /// Whether the remote has it already, by the push of its group.
+    fn is_confirmed(&self, p: &Pending) -> bool {
+        let confirmed = self.confirmed.get(&p.branch);
+        confirmed.is_some_and(|(commit, _)| self.session.store.contains(*commit, p.commit))
     }
 
     pub(super) fn moves(&self, pending: &[Pending]) -> Vec<RefMove> {
@@ -182,8 +185,7 @@ impl Batch<'_, '_> {
             });
             pending.retain(|p| {
                 if is_of(p, m) {
-                    let left_out = p.left_out.clone();
-                    outcomes[p.operation] = Some(Outcome::Landed { commit: p.commit, left_out });
+                    outcomes[p.operation] = Some(landed_as(p));
                 }
                 !is_of(p, m)
             });
@@ -228,6 +230,15 @@ impl Batch<'_, '_> {
                 let need = find(&culprits).or_else(|| find(&gone));
                 let other = need.or(because.get(&p.branch)).or(unpushed.get(&p.operation));
                 let Some(&other) = other else { return true };
+                if p.kind == PendingKind::Local && self.is_confirmed(p) {
+                    // Its branch follows, unless more stands on it here.
+                    let tip = self.branches.get(&p.branch).and_then(|branch| branch.tip);
+                    let is_all = self.confirmed.get(&p.branch).map(|(commit, _)| *commit) == tip;
+                    if !is_all {
+                        outcomes[p.operation] = Some(landed_as(p));
+                    }
+                    return is_all;
+                }
                 // A local branch moves as a whole, or not at all.
                 if p.kind == PendingKind::Local {
                     because.insert(p.branch.clone(), other);
@@ -312,4 +323,9 @@ impl Batch<'_, '_> {
             });
         }
     }
+}
+
+/// The end of an operation whose own commit has landed.
+fn landed_as(p: &Pending) -> Outcome {
+    Outcome::Landed { commit: p.commit, left_out: p.left_out.clone() }
 }

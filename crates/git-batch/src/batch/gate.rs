@@ -107,7 +107,7 @@ impl Batch<'_, '_> {
             return Err(Judged::LeaveOut(left_out));
         }
         if trees.is_empty() {
-            self.note_judged(pushed);
+            self.note_passed(pushed);
             return Err(Judged::Passes);
         }
         Ok(trees)
@@ -122,7 +122,7 @@ impl Batch<'_, '_> {
     ) {
         let mut unjudged = self.pushed(pending);
         unjudged.retain(|Pushed { branch, commit, .. }| {
-            self.judged.get(branch).is_some_and(|judged| !judged.contains(commit))
+            self.passed.get(branch).is_some_and(|passed| !passed.contains(commit))
         });
         let is_unjudged = |p: &mut Pending| {
             p.kind == PendingKind::Push && unjudged.iter().any(|pushed| pushed.branch == p.branch)
@@ -144,17 +144,10 @@ impl Batch<'_, '_> {
         }
     }
 
-    /// Notes what the gate has let pass of a batch that another process had begun: all that it pushes.
-    pub(super) fn resume_judged(&mut self, pending: &[Pending]) {
-        if self.session.settings.gate.is_some() {
-            self.note_judged(self.pushed(pending));
-        }
-    }
-
-    fn note_judged(&mut self, pushed: Vec<Pushed>) {
-        self.judged.clear();
+    fn note_passed(&mut self, pushed: Vec<Pushed>) {
+        self.passed.clear();
         for Pushed { branch, commit, .. } in pushed {
-            self.judged.entry(branch).or_default().insert(commit);
+            self.passed.entry(branch).or_default().insert(commit);
         }
     }
 

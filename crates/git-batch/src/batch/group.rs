@@ -9,7 +9,7 @@ use super::deliver::MAX_RETRIES;
 use super::push::unheard;
 use super::{Batch, Pending, PendingKind};
 use crate::publish::push;
-use crate::store::RefMove;
+use crate::store::{Faults, RefMove};
 use crate::{Class, OpError, OpErrorKind, Outcome};
 
 /// What was pushed of each branch.
@@ -133,10 +133,11 @@ impl Batch<'_, '_> {
                 continue;
             }
             let mut early = self.early(&is_member, &wanted, pending);
+            let mut late = Faults::new();
             let results = match self.is_pushed(&self.instead_of(&wanted)) {
                 Ok(is_pushed) => {
                     if is_pushed {
-                        self.move_late(&early);
+                        late = self.move_late(&early);
                     } else if !self.move_early(&early, pending, outcomes) {
                         continue;
                     }
@@ -157,7 +158,7 @@ impl Batch<'_, '_> {
                 }
             }
             let is_heard = wanted.keys().all(|name| !self.unheard.contains(name));
-            self.settle_early(early, is_heard, pending, outcomes);
+            self.settle_early(early, &late, is_heard, pending, outcomes);
         }
     }
 

@@ -29,7 +29,7 @@ pub(crate) use self::deliver::pause;
 pub(crate) use self::session::{Ran, Session, Writer};
 use crate::passage::{Passage, Question};
 use crate::publish::{Ahead, RemoteState, Untracked};
-use crate::record::{OpenRecord, References, wire_enum, wire_struct};
+use crate::record::{OpenRecord, Passed, References, wire_enum, wire_struct};
 use crate::store::{CheckedOut, Keep, WorktreeMove, check_not_checked_out, clashes};
 use crate::{
     Extent, LeftOut, OpError, OpErrorKind, Operation, OperationKind, Outcome, Receipt, guard,
@@ -66,8 +66,8 @@ struct Batch<'s, 'a> {
     /// What an earlier process pushed or was about to push in place of the tips of branches;
     /// `None` if this is no batch of an earlier process.
     resumed: Option<BTreeMap<FullName, ObjectId>>,
-    /// What this process has sent of branches, whatever was said of it: it may have arrived, and others
-    /// may have gone on from there.
+    /// What this process has sent of branches and nobody has said the end of: it may have arrived, and
+    /// others may have gone on from there.
     sent: BTreeMap<FullName, Vec<ObjectId>>,
     /// The commits that were made again on top of what the remote had, each with the new one.
     remade: BTreeMap<ObjectId, ObjectId>,
@@ -80,8 +80,8 @@ struct Batch<'s, 'a> {
     unheard: BTreeSet<FullName>,
     /// Whether a moved remote is left to whoever asked for the landing.
     is_landing: bool,
-    /// Which commits of the branches the gate has let pass, if there is one.
-    judged: BTreeMap<FullName, BTreeSet<ObjectId>>,
+    /// What the gate has let pass, in this process or in the one that began the batch.
+    passed: Passed,
     /// What is known of the gate's verdicts, while the batch is carried out.
     passage: Passage,
     /// Branches that the remote has moved and that wait for the gate to look at what they are now, and

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use bstr::{BString, ByteSlice};
+use bstr::{BStr, ByteSlice};
 use gix::ObjectId;
 use gix::refs::FullName;
 
@@ -90,13 +90,13 @@ impl Batch<'_, '_> {
                 self.receipt.pushes += report.pushes;
                 self.receipt.processes += report.processes;
                 for (name, status) in report.refs {
-                    let result = self.read_status(&name, &updates, status);
-                    if let Ok(name) = FullName::try_from(name) {
-                        if is_in_doubt(&result) {
-                            self.note_sent(std::slice::from_ref(&name), wanted);
-                        }
-                        results.insert(name, result);
+                    let Ok(name) = FullName::try_from(name) else { continue };
+                    if matches!(status, PushStatus::Unknown { .. }) {
+                        self.note_sent(std::slice::from_ref(&name), wanted);
+                        self.note_unheard([name.clone()], is_atomic);
                     }
+                    let result = self.read_status(name.as_bstr(), &updates, status);
+                    results.insert(name, result);
                 }
             }
         }
@@ -108,7 +108,7 @@ impl Batch<'_, '_> {
         names.into_iter().filter(|name| self.may_be_there(name)).cloned().collect()
     }
 
-    /// Notes what was sent of branches and may have arrived, whatever was said of it.
+    /// Notes what was sent of branches and may have arrived although nobody has said so.
     fn note_sent(&mut self, names: &[FullName], wanted: &BTreeMap<FullName, ObjectId>) {
         for name in names {
             if let Some(&id) = wanted.get(name) {
@@ -168,33 +168,35 @@ impl Batch<'_, '_> {
 
     fn read_status(
         &mut self,
-        name: &BString,
+        name: &BStr,
         updates: &[RefUpdate],
         status: PushStatus,
     ) -> Result<(), Outcome> {
         match status {
             PushStatus::UpToDate => Ok(()),
             PushStatus::Rejected { class, reason } => Err(Outcome::Rejected { class, reason }),
-            _ => {
+            PushStatus::Unknown { reason } => {
+                Err(Outcome::Rejected { class: Class::Transient, reason })
+            }
+            PushStatus::Updated
+            | PushStatus::Created
+            | PushStatus::Forced
+            | PushStatus::Deleted => {
                 if let Some(update) = updates.iter().find(|update| update.name == *name) {
                     self.receipt.refs.push(RefChange {
-                        name: name.clone(),
+                        name: name.to_owned(),
                         place: Place::Remote,
                         old: update.expect,
                         new: update.new,
                     });
                     if let Some(remote) = &mut self.remote {
-                        remote.refs.insert(name.clone(), update.new);
+                        remote.refs.insert(name.to_owned(), update.new);
                     }
                 }
                 Ok(())
             }
         }
     }
-}
-
-fn is_in_doubt(result: &Result<(), Outcome>) -> bool {
-    matches!(result, Err(Outcome::Rejected { class: Class::Transient, .. }))
 }
 
 fn names(updates: &[RefUpdate]) -> impl Iterator<Item = FullName> {

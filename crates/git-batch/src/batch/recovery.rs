@@ -17,7 +17,7 @@ impl Session<'_> {
     /// Does what is left of a batch that another process had begun: what each ref is, here and at the
     /// remote, says what that is.
     pub(super) fn complete(&mut self, path: &Path, record: Record) -> Result<(), ApplyError> {
-        let Record { built, caught_up, remade, done } = record;
+        let Record { built, passed, caught_up, remade, done } = record;
         let key = path.file_name().and_then(|name| name.to_str()).and_then(Key::from_name);
         let refuse = |reason: String| ApplyError::State { path: path.to_owned(), reason };
         let key = key.ok_or_else(|| refuse("its name is none that this crate gives".to_owned()))?;
@@ -42,8 +42,8 @@ impl Session<'_> {
             batch.images = remade.iter().map(|(old, new)| (*old, *new)).collect();
             batch.remade = remade;
             batch.record = Some(file);
+            batch.passed = passed;
             let mut pending = built.pending;
-            batch.resume_judged(&pending);
             batch.fetch_missing(&pending);
             batch.drop_missing(&mut pending, &mut outcomes);
             batch.carry_out(pending, &mut outcomes, built.onto.as_ref());
@@ -82,7 +82,9 @@ impl Batch<'_, '_> {
         };
         let key = job.key.unwrap_or_else(Key::unique);
         let Session { store, records, .. } = &mut *self.session;
-        let (record, keep) = disk::together(|| records.write(key, &built), || store.persist(tips));
+        let passed = &self.passed;
+        let (record, keep) =
+            disk::together(|| records.write(key, &built, passed), || store.persist(tips));
         // Only when the objects are there.
         let record = keep.map(|keep| {
             self.keeps.push(keep);
@@ -156,7 +158,9 @@ impl Batch<'_, '_> {
 
     /// Asks the remote for commits that are not here any more: those that have arrived are there.
     fn fetch_missing(&mut self, pending: &[Pending]) {
-        if pending.iter().all(|p| self.session.store.has_object(p.commit)) {
+        let instead = self.resumed.iter().flat_map(BTreeMap::values);
+        let mut all = pending.iter().map(|p| &p.commit).chain(instead);
+        if all.all(|id| self.session.store.has_object(*id)) {
             return;
         }
         let pushes = pending.iter().filter(|p| p.kind == PendingKind::Push);

@@ -14,7 +14,7 @@ use crate::lock::WriterLock;
 use crate::passage::{Judged, Passage};
 use crate::program::Git;
 use crate::publish;
-use crate::record::{Key, Record, Records, References, Wire};
+use crate::record::{Key, Passed, Record, Records, References, Wire};
 use crate::store::{Signer, Store, held, sweep_indexes, sweep_quarantine};
 use crate::{ApplyError, Extent, Operation, OperationKind, Outcome, Receipt, Settings, guard};
 
@@ -307,7 +307,7 @@ impl<'a> Session<'a> {
             confirmed: BTreeMap::new(),
             unheard: BTreeSet::new(),
             is_landing: false,
-            judged: BTreeMap::new(),
+            passed: Passed::new(),
             passage: Passage::default(),
             waiting: BTreeSet::new(),
             questions: Vec::new(),

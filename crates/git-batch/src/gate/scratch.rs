@@ -39,7 +39,8 @@ impl Scratch {
         let note = folder.join(name).with_extension(NOTE);
         let mut held = File::options().write(true).create_new(true).open(&note)?;
         held.lock()?;
-        held.write_all(root.as_os_str().as_encoded_bytes())?;
+        let session = processes::session();
+        held.write_all(&[root.as_os_str().as_encoded_bytes(), b"\0", session.as_bytes()].concat())?;
         let scratch = Scratch { root, note, held };
         let private = |path: &Path| DirBuilder::new().mode(0o700).create(path);
         private(&scratch.root)?;
@@ -94,10 +95,9 @@ pub(crate) fn sweep(state: &Path) {
             let _ = fs::remove_file(&note);
             continue;
         };
-        processes::end(name);
         let text = fs::read(&note).unwrap_or_default();
-        // More stood behind it once.
-        let named = text.split_once_str("\0").map_or(&text[..], |(named, _)| named);
+        let (named, session) = text.split_once_str("\0").unwrap_or((&text, b""));
+        processes::end(name, &session.to_str_lossy());
         let root = named.to_vec().into_path_buf().ok();
         // Nothing is removed that this crate cannot have made.
         let is_ours = |root: &PathBuf| is_scratch(root) && root.file_name() == Some(name);

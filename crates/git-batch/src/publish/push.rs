@@ -38,7 +38,7 @@ pub(crate) fn is_innocent(reason: &str) -> bool {
 /// is not here) is refused without keeping the others back. The pre-push hook runs once; hooks of
 /// the remote run as for any push. If the remote does not say what became of a ref, or says that
 /// another was first, its refs are read once to find out: what is there has landed, whoever brought
-/// it. What stays unknown is a transient refusal, because to push it again is safe.
+/// it. What stays open is [`PushStatus::Unknown`].
 ///
 /// Two processes, three if the refs are read; blocks up to the time limit of `git` for each.
 ///
@@ -261,38 +261,40 @@ impl<'a> Round<'a> {
                     Some(_) => PushStatus::Updated,
                     None => PushStatus::Created,
                 }),
+                // Another may have gone on from it.
+                (None, _) if there != update.expect => {
+                    Some(unknown("the remote gave no answer, and the ref was moved by another"))
+                }
                 (None, Some(failure)) => Some(PushStatus::Rejected {
                     class: failure.class(),
                     reason: failure.to_string(),
                 }),
-                (None, None) if there == update.expect => {
-                    Some(unheard("the remote gave no answer, and the ref has not moved"))
-                }
-                (None, None) => {
-                    Some(unheard("the remote gave no answer, and the ref was moved by another"))
-                }
+                (None, None) => Some(PushStatus::Rejected {
+                    class: Class::Transient,
+                    reason: "the remote gave no answer, and the ref has not moved".to_owned(),
+                }),
             };
         }
     }
 
     fn into_statuses(self) -> Vec<(BString, PushStatus)> {
-        let silent = || unheard("the remote gave no answer, and its refs cannot be read");
+        let silent = || unknown("the remote gave no answer, and its refs cannot be read");
         let statuses = self.statuses.into_iter().map(|status| status.unwrap_or_else(silent));
         self.updates.iter().map(|update| update.name.clone()).zip(statuses).collect()
     }
 }
 
-/// A ref that is not known to have landed. To push it again is safe: the lease holds it back if
-/// another has moved it, and it is up to date if it had landed.
-fn unheard(reason: &str) -> PushStatus {
-    PushStatus::Rejected { class: Class::Transient, reason: reason.to_owned() }
+/// A ref that may have landed. To push it again is safe: the lease holds it back if another has moved
+/// it, and it is up to date if it had landed.
+fn unknown(reason: &str) -> PushStatus {
+    PushStatus::Unknown { reason: reason.to_owned() }
 }
 
 /// Orders what is known about a ref by how much of it is promised to have landed.
 fn promise(status: Option<&PushStatus>) -> u8 {
     match status {
         Some(PushStatus::Rejected { .. }) => 0,
-        None => 1,
+        None | Some(PushStatus::Unknown { .. }) => 1,
         Some(_) => 2,
     }
 }

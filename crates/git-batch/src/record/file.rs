@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use gix::ObjectId;
 use gix::refs::FullName;
 
-use super::{Built, Event, Key, Record, Wire};
+use super::{Built, Event, Key, Passed, Record, Wire};
 use crate::store::crc32;
 use crate::{ApplyError, Outcome, disk, stops};
 
@@ -115,8 +115,9 @@ impl Records {
         self.done.join(key.to_string())
     }
 
-    /// Writes down durably what is about to be done; it counts when it is put in its place.
-    pub(crate) fn write(&self, key: Key, built: &Built) -> io::Result<NewRecord> {
+    /// Writes down durably what is about to be done, and what of it a gate has let pass; it counts when
+    /// it is put in its place.
+    pub(crate) fn write(&self, key: Key, built: &Built, passed: &Passed) -> io::Result<NewRecord> {
         let mut fsyncs = 0;
         for folder in [&self.open, &self.done] {
             fsyncs += disk::make_folder(folder)?;
@@ -125,6 +126,9 @@ impl Records {
         let temporary = path.with_extension("new");
         let mut bytes = HEADER.to_vec();
         put_frame(built, &mut bytes);
+        if !passed.is_empty() {
+            put_frame(&Event::Passed(passed.clone()), &mut bytes);
+        }
         disk::write_synced(&temporary, &bytes)?;
         stops::reach("record written");
         Ok(NewRecord { temporary, path, fsyncs: fsyncs + 1 })
@@ -289,7 +293,7 @@ fn parse(text: &[u8]) -> Result<Record, &'static str> {
     let (first, events) = frames.split_first().ok_or(damaged)?;
     let built: Built = whole(first).ok_or(damaged)?;
     let (caught_up, remade) = (BTreeMap::new(), BTreeMap::new());
-    let mut record = Record { built, caught_up, remade, done: None };
+    let mut record = Record { built, passed: Passed::new(), caught_up, remade, done: None };
     for event in events {
         match whole(event).ok_or(damaged)? {
             Event::CaughtUp(tips, remade) => {
@@ -297,6 +301,7 @@ fn parse(text: &[u8]) -> Result<Record, &'static str> {
                 record.remade.extend(remade);
             }
             Event::Done(outcomes) => record.done = Some(outcomes),
+            Event::Passed(passed) => record.passed = passed,
         }
     }
     let count = record.built.operations.len();
@@ -345,13 +350,16 @@ mod tests {
         let id = ObjectId::null(gix::hash::Kind::Sha1);
         let begun = text(&built, &[]).len();
         let caught_up = Event::CaughtUp(vec![(name.clone(), id)], vec![(id, id)]);
+        let passed = Event::Passed([(name.clone(), [id].into())].into());
         let done = Event::Done(outcomes()[..built.order.len()].to_vec());
-        let middle = text(&built, std::slice::from_ref(&caught_up)).len();
-        let all = text(&built, &[caught_up, done]);
+        let judged = text(&built, std::slice::from_ref(&passed)).len();
+        let middle = judged + text(&built, std::slice::from_ref(&caught_up)).len() - begun;
+        let all = text(&built, &[passed, caught_up, done]);
         for len in 0..=all.len() {
             let record = parse(&all[..len]);
             assert_eq!(record.is_ok(), len >= begun, "{len}");
             let Ok(record) = record else { continue };
+            assert_eq!(record.passed.contains_key(&name), len >= judged);
             assert_eq!(record.caught_up.contains_key(&name), len >= middle);
             assert_eq!(record.remade.len(), usize::from(len >= middle));
             assert_eq!(record.done.is_some(), len == all.len());

@@ -10,7 +10,7 @@ mod key;
 mod plain;
 mod wire;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use gix::ObjectId;
 use gix::refs::FullName;
@@ -24,6 +24,9 @@ use crate::{OnMoved, Outcome};
 /// What operations name without containing it, by their places in the input: what a worktree has, and
 /// the tip of a branch that was there before. The same operation with another of it is another one.
 pub(crate) type References = BTreeMap<usize, Vec<u8>>;
+
+/// The commits of branches that a gate has let pass; nothing where there was none.
+pub(crate) type Passed = BTreeMap<FullName, BTreeSet<ObjectId>>;
 
 /// A batch whose objects are on the disk and whose refs are to move.
 #[derive(Debug)]
@@ -59,7 +62,7 @@ wire_struct!(Built {
     last_push,
 });
 
-/// What came after a batch was built.
+/// What is known besides, and what came after a batch was built.
 #[derive(Debug, PartialEq, Eq)]
 enum Event {
     /// The remote had moved: these commits are pushed in place of the tips of their branches, and
@@ -67,6 +70,8 @@ enum Event {
     CaughtUp(Vec<(FullName, ObjectId)>, Vec<(ObjectId, ObjectId)>),
     /// The ends of the operations of the batch, in their order.
     Done(Vec<Outcome>),
+    /// The gate has let these pass: nothing else of their branches is to be pushed.
+    Passed(Passed),
 }
 
 impl Wire for Event {
@@ -81,12 +86,17 @@ impl Wire for Event {
                 out.push(2);
                 outcomes.put(out);
             }
+            Event::Passed(passed) => {
+                out.push(3);
+                passed.put(out);
+            }
         }
     }
     fn take(input: &mut &[u8]) -> Option<Event> {
         match u8::take(input)? {
             1 => Some(Event::CaughtUp(Wire::take(input)?, Wire::take(input)?)),
             2 => Wire::take(input).map(Event::Done),
+            3 => Wire::take(input).map(Event::Passed),
             _ => None,
         }
     }
@@ -96,6 +106,7 @@ impl Wire for Event {
 #[derive(Debug)]
 pub(crate) struct Record {
     pub(crate) built: Built,
+    pub(crate) passed: Passed,
     /// What is pushed in place of the tips of branches.
     pub(crate) caught_up: BTreeMap<FullName, ObjectId>,
     /// The commits that were made again for that, each with the new one.

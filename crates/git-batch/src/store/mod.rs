@@ -40,7 +40,7 @@ pub(crate) use merge::{Merged, unrelated};
 pub(crate) use oracle::sweep_quarantine;
 pub(crate) use pack::{Keep, crc32};
 pub(crate) use ref_locks::held;
-pub(crate) use refs::{RefMove, WorktreeMove};
+pub(crate) use refs::{Faults, RefMove, WorktreeMove};
 pub(crate) use tree::TreeEdit;
 pub(crate) use worktrees::{CheckedOut, check_not_checked_out};
 

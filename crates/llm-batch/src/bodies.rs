@@ -1,4 +1,6 @@
-//! The bodies of a pass, outside of memory once they are many.
+//! The bodies of a run, outside of memory once they are many.
+
+mod anew;
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -8,6 +10,8 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::durable::{self, private};
 use crate::error::Error;
+
+pub(crate) use anew::{Anew, Encode};
 
 /// What is kept in memory; more goes into a file.
 const KEPT: usize = 1024 * 1024;
@@ -29,10 +33,6 @@ impl Bodies {
     /// Returns none yet. A file, if one is needed, is made in `dir`.
     pub(crate) fn new(dir: &Path) -> Bodies {
         Bodies { dir: dir.to_owned(), tail: Vec::new(), file: None, flushed: 0 }
-    }
-
-    pub(crate) fn dir(&self) -> &Path {
-        &self.dir
     }
 
     /// Appends and returns the position.

@@ -65,13 +65,15 @@
 //! * Prices are a table with a date; a model that is not in it has no cost.
 //! * A download that breaks off goes on where it was only at servers that give it a strong tag and
 //!   take ranges; elsewhere it begins anew. What was handed over is not handed over again.
-//! * Of each request some 400 bytes are in memory, its id and its record among them.
+//! * Of each request of a run some 400 bytes are in memory, its id and its record among them. A request
+//!   that was submitted for a ticket is in memory as a whole until it is answered: what is large and
+//!   many belongs into a run.
 //! * A request that has missed its deadline is told so, and an answer that comes later to nobody.
 //! * Linux and macOS only.
 //!
 //! # Performance
-//! Bodies are in a file, not in memory, and go out from there; results are read line by line in
-//! constant memory; of each line the envelope is parsed, and the body is handed on as it is. A run costs one HTTP call a
+//! Bodies of a run are in a file, not in memory, and go out from there; results are read line by line
+//! in constant memory; of each line the envelope is parsed, and the body is handed on as it is. A run costs one HTTP call a
 //! create, one a poll and one for the results of each batch, and one look at the provider's list.
 //! Batches of tickets wait without a thread: a few threads
 //! ([`max_in_flight`](Builder::max_in_flight)) make the calls of all that are open.

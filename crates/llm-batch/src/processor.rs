@@ -15,6 +15,7 @@ use crate::engine::{Engine, Mode};
 use crate::error::Error;
 use crate::request::{Kind, Request};
 use crate::session::{Mail, Session, Step};
+use crate::table::encode;
 
 /// What requests must have in common to share a batch: kind and model.
 pub type GroupKey = (Kind, String);
@@ -143,7 +144,10 @@ fn begin<'e>(
     batch: &Arc<BatchOf<Processor>>,
     slots: &[usize],
 ) -> Result<Session<'e, Teller<'e>>, Error> {
-    let mut table = engine.table();
+    // The requests are in memory until they are answered, so their bodies need not be.
+    let (provider, of, list) = (Arc::clone(&engine.provider), Arc::clone(batch), slots.to_vec());
+    let body = move |index: usize| encode(of.slot(list[index]).item(), &*provider);
+    let mut table = engine.table().encoding(Box::new(body));
     for &slot in slots {
         table.push(batch.slot(slot).item(), &*engine.provider)?;
     }

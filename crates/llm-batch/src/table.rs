@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::answer::RequestError;
-use crate::bodies::Bodies;
+use crate::bodies::{Anew, Bodies, Encode};
 use crate::digest::{Digest, digest};
 use crate::error::Error;
 use crate::provider::Provider;
@@ -20,10 +20,12 @@ use crate::request::{Body, Kind, Request};
 /// All requests of a pass, in the order they were given.
 #[derive(Debug)]
 pub(crate) struct Table {
+    /// The state folder.
+    dir: PathBuf,
     items: Vec<Item>,
     groups: Vec<Group>,
     by_name: HashMap<(Kind, String, Option<SystemTime>), u32>,
-    bodies: Bodies,
+    bodies: Source,
     /// Requests that cannot be sent as they are.
     invalid: HashMap<usize, RequestError>,
     /// What requests may cost at most, where they say so.
@@ -31,6 +33,15 @@ pub(crate) struct Table {
     marks_prefixes: bool,
     /// The parts that others may share, where caching them is wanted.
     prefixes: HashMap<usize, Prefix>,
+}
+
+/// Where bodies are.
+#[derive(Debug)]
+enum Source {
+    /// Nowhere else.
+    Kept(Bodies),
+    /// In the requests, which somebody has.
+    Anew(Anew),
 }
 
 /// What requests of one batch have in common.
@@ -97,19 +108,36 @@ fn moment(deadline: SystemTime) -> Instant {
     Instant::now() + left.min(FURTHEST)
 }
 
+/// Returns the body of a request as the provider takes it.
+pub(crate) fn encode(
+    request: &Request,
+    provider: &dyn Provider,
+) -> Result<Box<RawValue>, RequestError> {
+    if request.model.is_empty() {
+        return Err(RequestError::invalid("the request names no model"));
+    }
+    provider.encode(request)
+}
+
 impl Table {
     /// Returns an empty table; bodies that do not fit in memory go into `dir`.
     pub(crate) fn new(dir: &Path) -> Table {
         Table {
+            dir: dir.to_owned(),
             items: Vec::new(),
             groups: Vec::new(),
             by_name: HashMap::new(),
-            bodies: Bodies::new(dir),
+            bodies: Source::Kept(Bodies::new(dir)),
             invalid: HashMap::new(),
             budgets: HashMap::new(),
             marks_prefixes: false,
             prefixes: HashMap::new(),
         }
+    }
+
+    /// Keeps no bodies, and has each made anew by its index when it is wanted.
+    pub(crate) fn encoding(self, encode: Box<Encode>) -> Table {
+        Table { bodies: Source::Anew(Anew::new(encode)), ..self }
     }
 
     /// Notices the parts of bodies that are worth caching.
@@ -119,11 +147,7 @@ impl Table {
 
     /// Takes a request in, encoded; one that cannot be sent is kept with the reason.
     pub(crate) fn push(&mut self, request: &Request, provider: &dyn Provider) -> Result<(), Error> {
-        let encoded = if request.model.is_empty() {
-            Err(RequestError::invalid("the request names no model"))
-        } else {
-            provider.encode(request)
-        };
+        let encoded = encode(request, provider);
         let index = self.items.len();
         let mut item = Item {
             id: request.id.as_str().into(),
@@ -135,7 +159,9 @@ impl Table {
         match encoded {
             Ok(encoded) => {
                 item.digest = digest(provider, request, encoded.get());
-                item.at = self.bodies.push(encoded.get().as_bytes())?;
+                if let Source::Kept(bodies) = &mut self.bodies {
+                    item.at = bodies.push(encoded.get().as_bytes())?;
+                }
                 item.bytes = encoded.get().len() as u64;
                 let prefix = self.marks_prefixes.then(|| Prefix::of(provider, request, &encoded));
                 if let Some(prefix) = prefix.flatten() {
@@ -214,8 +240,8 @@ impl Table {
         let item = &self.items[index];
         let mut body = vec![0; usize::try_from(item.bytes).unwrap_or(usize::MAX)];
         let unreadable = |source: io::Error| Error::StateIo {
-            action: "read the bodies in".into(),
-            path: self.bodies.dir().to_owned(),
+            action: "read the bodies for".into(),
+            path: self.dir.clone(),
             source,
         };
         self.read(index, 0, &mut body).map_err(unreadable)?;
@@ -233,7 +259,11 @@ impl Table {
 
     /// Fills `buffer` from the body of a request, from `start` on.
     pub(crate) fn read(&self, index: usize, start: u64, buffer: &mut [u8]) -> io::Result<()> {
-        self.bodies.read(self.items[index].at + start, buffer)
+        let item = &self.items[index];
+        match &self.bodies {
+            Source::Kept(bodies) => bodies.read(item.at + start, buffer),
+            Source::Anew(anew) => anew.read(index, start, item.bytes, buffer),
+        }
     }
 
     /// Returns a table of requests whose bodies have so many bytes, of six kinds and models.

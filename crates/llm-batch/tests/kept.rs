@@ -7,11 +7,10 @@ mod common;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
-use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use common::steps::Steps;
-use common::{Place, answer_with_ids, ask, plain_provider};
+use common::{Place, answer_with_ids, ask, plain_provider, wait_until};
 use llm_batch::{
     Call, CallError, Collected, CreateError, Created, Draft, Entry, LaneChoice, LlmBatch, Progress,
     Provider, Sink,
@@ -79,11 +78,8 @@ fn an_answer_is_kept_while_every_thread_is_at_another_batch() {
     let other = llm.submit(ask("other")).unwrap();
     provider.0.wait_for("creates");
     provider.0.reach("may answer");
-    let patience = Instant::now() + Duration::from_mins(2);
-    while answer_files(&place.state()) == 0 {
-        assert!(Instant::now() < patience, "the answer waits for a thread");
-        thread::yield_now();
-    }
+    // The answer waits for no thread.
+    wait_until(|| answer_files(&place.state()) > 0);
     provider.0.reach("may create");
     assert_eq!(urgent.wait().unwrap().response.get(), "\"urgent\"");
     assert_eq!(other.wait().unwrap().response.get(), "\"other\"");

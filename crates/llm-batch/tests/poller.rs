@@ -1,146 +1,20 @@
-//! Many batches of tickets that are waited for: no thread each, and no call too many.
+//! Many batches of tickets that are waited for: no call too many, and all of them end.
 
 #![allow(clippy::unwrap_used, reason = "a helper of tests is not seen as a test")]
 
 mod common;
 
-use std::fs;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{Place, answer_with_ids, ask, plain_provider};
+use common::slow::{Slow, settings};
+use common::{Place, ask, plain_provider};
 use llm_batch::{
-    BatchError, Builder, Call, CallError, Collected, CreateError, Created, Draft, Entry,
-    LaneChoice, LlmBatch, Progress, Provider, RequestError, Sink, Stop,
+    BatchError, Call, CallError, Collected, CreateError, Created, Draft, LaneChoice, LlmBatch,
+    Progress, Provider, RequestError, Sink, Stop,
 };
-use serde_json::value::{RawValue, to_raw_value};
-
-const BATCHES: usize = 1_000;
-
-/// Takes every batch, and has its results once it is let go on; answers at once who is asked alone,
-/// when enough are.
-#[derive(Debug, Default)]
-struct Slow {
-    created: Mutex<usize>,
-    changed: Condvar,
-    has_ended: AtomicBool,
-    polls: AtomicUsize,
-    /// Calls that are being made, and the most there were.
-    calls: AtomicUsize,
-    most: AtomicUsize,
-}
-
-impl Slow {
-    fn during<R>(&self, call: impl FnOnce() -> R) -> R {
-        let calls = self.calls.fetch_add(1, Ordering::SeqCst) + 1;
-        self.most.fetch_max(calls, Ordering::SeqCst);
-        let returned = call();
-        self.calls.fetch_sub(1, Ordering::SeqCst);
-        returned
-    }
-
-    /// Counts a create or an ask; returns how many there were before.
-    fn count(&self) -> usize {
-        let mut created = self.created.lock().unwrap();
-        *created += 1;
-        self.changed.notify_all();
-        *created - 1
-    }
-
-    fn wait_for(&self, count: usize) {
-        let created = self.created.lock().unwrap();
-        drop(self.changed.wait_while(created, |created| *created < count).unwrap());
-    }
-}
-
-impl Provider for Slow {
-    plain_provider!("slow");
-
-    fn create(&self, _: &Draft<'_>, _: &str, _: &Call<'_>) -> Result<Created, CreateError> {
-        self.during(|| {
-            let batch_id = self.count().to_string();
-            Ok(Created { batch_id, progress: Progress::Running })
-        })
-    }
-
-    fn poll(&self, _: &str, _: &Call<'_>) -> Result<Progress, CallError> {
-        self.during(|| {
-            self.polls.fetch_add(1, Ordering::SeqCst);
-            let has_ended = self.has_ended.load(Ordering::SeqCst);
-            Ok(if has_ended { Progress::Ended } else { Progress::Running })
-        })
-    }
-
-    fn results(
-        &self,
-        _: &str,
-        draft: &Draft<'_>,
-        _: &Call<'_>,
-        sink: &mut Sink<'_>,
-    ) -> Result<Collected, CallError> {
-        self.during(|| {
-            answer_with_ids(draft, sink);
-            Ok(Collected::default())
-        })
-    }
-
-    fn answers_at_once(&self) -> bool {
-        true
-    }
-
-    fn ask(&self, entry: &Entry<'_>, _: &Call<'_>) -> Result<Box<RawValue>, CreateError> {
-        self.during(|| {
-            // Each goes on when somebody comes after it, so that they are there together.
-            let nth = self.count();
-            let created = self.created.lock().unwrap();
-            let patience = Duration::from_millis(20);
-            let alone = |created: &mut usize| *created <= nth + 1;
-            drop(self.changed.wait_timeout_while(created, patience, alone).unwrap());
-            Ok(to_raw_value(entry.id).unwrap())
-        })
-    }
-}
-
-fn settings(provider: &Arc<Slow>, place: &Place) -> Builder {
-    LlmBatch::builder(Arc::clone(provider) as _)
-        .state(place.state())
-        .max_items(1)
-        .linger(Duration::ZERO)
-        .timeout(Duration::from_mins(5))
-}
-
-/// Returns the names of the threads of this process that are the batcher's.
-fn threads() -> usize {
-    let name = |task: std::io::Result<fs::DirEntry>| {
-        fs::read_to_string(task.ok()?.path().join("comm")).ok()
-    };
-    let names = fs::read_dir("/proc/self/task").unwrap().filter_map(name);
-    names.filter(|name| name.starts_with("llm-batch") || name.starts_with("batch-core")).count()
-}
-
-#[cfg(target_os = "linux")]
-#[test]
-fn a_thousand_open_batches_take_no_thread_each_and_are_polled_ever_less() {
-    let (provider, place) = (Arc::new(Slow::default()), Place::quick());
-    let llm = settings(&provider, &place).max_in_flight(4).build().unwrap();
-    let submit = |n: usize| llm.submit(ask(&n.to_string())).unwrap();
-    let tickets: Vec<_> = (0..BATCHES).map(submit).collect();
-    provider.wait_for(BATCHES);
-    let before = threads();
-    assert!((1..=8).contains(&before), "{before}");
-    let counts = llm.accounting();
-    assert_eq!(counts.submissions, BATCHES as u64);
-    provider.has_ended.store(true, Ordering::SeqCst);
-    for (n, ticket) in tickets.into_iter().enumerate() {
-        assert_eq!(ticket.wait().unwrap().response.get(), format!("\"{n}\""));
-    }
-    // Each waits for two seconds at first, and half as long again each time.
-    let polls = provider.polls.load(Ordering::SeqCst);
-    assert!((BATCHES..=4 * BATCHES).contains(&polls), "{polls}");
-    assert!(provider.most.load(Ordering::SeqCst) <= 4);
-    assert_eq!(llm.accounting().succeeded, BATCHES as u64);
-}
 
 #[test]
 fn batches_that_are_waited_for_end_when_somebody_says_stop() {
@@ -184,4 +58,72 @@ fn no_more_are_asked_alone_at_a_time_than_was_set_whatever_their_batches() {
     }
     let most = provider.most.load(Ordering::SeqCst);
     assert!((2..=3).contains(&most), "{most}");
+}
+
+/// Takes every batch; one of them runs, and polls of the others fail.
+#[derive(Debug, Default)]
+struct Uneven {
+    polls: Mutex<BTreeMap<String, usize>>,
+    stop: Stop,
+}
+
+impl Provider for Uneven {
+    plain_provider!("uneven");
+
+    fn create(&self, draft: &Draft<'_>, _: &str, _: &Call<'_>) -> Result<Created, CreateError> {
+        let batch_id = draft.entries().next().unwrap().id.to_owned();
+        Ok(Created { batch_id, progress: Progress::Running })
+    }
+
+    fn poll(&self, batch_id: &str, _: &Call<'_>) -> Result<Progress, CallError> {
+        let mut polls = self.polls.lock().unwrap();
+        let polls = polls.entry(batch_id.to_owned()).or_default();
+        *polls += 1;
+        if batch_id != "runs" {
+            return Err(CallError::Passing { message: "a bad day".to_owned(), retry_after: None });
+        }
+        if *polls == 200 {
+            self.stop.stop();
+        }
+        Ok(Progress::Running)
+    }
+
+    fn results(
+        &self,
+        _: &str,
+        _: &Draft<'_>,
+        _: &Call<'_>,
+        _: &mut Sink<'_>,
+    ) -> Result<Collected, CallError> {
+        panic!("none has ended")
+    }
+}
+
+#[test]
+fn each_batch_whose_polls_fail_is_polled_ever_less_and_the_others_as_often_as_before() {
+    for through_tickets in [true, false] {
+        let (provider, place) = (Arc::new(Uneven::default()), Place::quick());
+        let llm = LlmBatch::builder(Arc::clone(&provider) as _)
+            .state(place.state())
+            .max_items(1)
+            .linger(Duration::ZERO)
+            .poll_interval(Duration::from_millis(1))
+            .stop(provider.stop.clone());
+        let llm = llm.build().unwrap();
+        if through_tickets {
+            let tickets = ["fails", "runs", "fails too"].map(|id| llm.submit(ask(id)).unwrap());
+            for ticket in tickets {
+                assert!(ticket.wait().is_err());
+            }
+        } else {
+            // The same in one pass.
+            let requests = ["fails", "runs", "fails too"].map(ask);
+            assert!(llm.run(requests, |_, _| {}).is_err());
+        }
+        let polls = provider.polls.lock().unwrap();
+        // The waits are 1 ms, 2 ms, 4 ms and so on: with more the test would take an hour.
+        for id in ["fails", "fails too"] {
+            assert!((2..22).contains(&polls[id]), "{polls:?}");
+        }
+    }
 }

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a helper of tests")]
 
 pub mod priced;
+pub mod slow;
 pub mod steps;
 
 use std::ops::Range;
@@ -11,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use llm_batch::providers::{Anthropic, OpenAi};
 use llm_batch::{Answer, Builder, Draft, LlmBatch, Provider, Request, RequestError, Sink, Stop};
@@ -45,6 +46,15 @@ macro_rules! plain_provider {
     };
 }
 pub(crate) use plain_provider;
+
+/// Waits until something holds that nothing tells of, for two minutes at most.
+pub fn wait_until(holds: impl Fn() -> bool) {
+    let patience = Instant::now() + Duration::from_mins(2);
+    while !holds() {
+        assert!(Instant::now() < patience, "it never holds");
+        thread::yield_now();
+    }
+}
 
 /// Answers each request of a batch with its id.
 pub fn answer_with_ids(draft: &Draft<'_>, sink: &mut Sink<'_>) {

@@ -6,10 +6,11 @@
 mod common;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use common::{KEY, Place, ask, assert_answered, builder, run, settings};
+use common::{KEY, Place, SHAPES, ask, assert_answered, builder, changed, run, settings};
 use llm_batch::providers::Anthropic;
 use llm_batch::{Body, CallError, Error, LlmBatch, OnAmbiguous, PendingReason, Request, cancel};
 use llm_simulator::{Endpoint, Reply, Said, Simulator};
@@ -242,4 +243,62 @@ fn what_an_earlier_look_took_for_the_lost_batch_is_forgotten_when_it_is_absent()
     let Err(Error::Ambiguous { reason, .. }) = run(&llm, [ask("a")]).1 else { panic!("no") };
     assert_eq!(simulator.count(Endpoint::List), 3);
     assert!(!reason.contains("look-alike"), "{reason}");
+}
+
+/// Gives every batch of an answer a status that nobody knows.
+fn of_unknown_status(usual: Reply) -> Reply {
+    changed(usual, |value| {
+        let batches = match value.get_mut("data").and_then(Value::as_array_mut) {
+            Some(list) => list.iter_mut().collect(),
+            None => vec![value],
+        };
+        for batch in batches {
+            for name in ["status", "processing_status"] {
+                if let Some(status) = batch.get_mut(name) {
+                    *status = json!("in_review");
+                }
+            }
+        }
+    })
+}
+
+/// Fault 21: in the answer to its create and in three polls, and where its create was lost, in the list
+/// and in three looks at it. Taken for an end, its results would be read too early; taken for a failure,
+/// it would be sent again, or never be collected.
+#[test]
+fn a_batch_with_a_status_that_nobody_knows_is_waited_for() {
+    for shape in SHAPES {
+        for is_lost in [false, true] {
+            let [looks, early] = [(); 2].map(|()| Arc::new(AtomicUsize::new(0)));
+            let (looked, read) = (Arc::clone(&looks), Arc::clone(&early));
+            let simulator = Simulator::builder()
+                .after(move |call, usual| {
+                    let is_unknown = looked.load(Ordering::SeqCst) < 3;
+                    match call.endpoint {
+                        Endpoint::Create if is_lost => Reply::Drop,
+                        Endpoint::Create if is_unknown => of_unknown_status(usual),
+                        Endpoint::List | Endpoint::Poll if is_unknown => {
+                            let is_look = call.seen.query("limit") != Some("1");
+                            looked.fetch_add(usize::from(is_look), Ordering::SeqCst);
+                            of_unknown_status(usual)
+                        }
+                        Endpoint::Results => {
+                            read.fetch_add(usize::from(is_unknown), Ordering::SeqCst);
+                            usual
+                        }
+                        _ => usual,
+                    }
+                })
+                .start()
+                .unwrap();
+            let place = Place::new();
+            let llm = settings(shape(simulator.url(), KEY), &place.state()).build().unwrap();
+            let (outcomes, ended) = run(&llm, ["a", "b"].map(ask));
+            assert_answered(&outcomes, &["a", "b"]);
+            ended.unwrap();
+            assert_eq!(early.load(Ordering::SeqCst), 0, "results were read too early");
+            assert_eq!(looks.load(Ordering::SeqCst), 3);
+            assert_eq!((simulator.count(Endpoint::Create), simulator.paid().len()), (1, 2));
+        }
+    }
 }

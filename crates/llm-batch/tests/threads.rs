@@ -63,8 +63,8 @@ fn open_batches_with_large_requests_have_no_file_each() {
     let llm = llm.poll_interval(Duration::from_millis(20)).build().unwrap();
     let text = |n: usize| format!("{n} {}", "x".repeat(600_000));
     let submit = |n: usize| llm.submit(Request::prompt(n.to_string(), "m", text(n))).unwrap();
-    let tickets: Vec<_> = (0..16).map(submit).collect();
-    let is_open = || llm.accounting().batches == 8;
+    let tickets: Vec<_> = (0..8).map(submit).collect();
+    let is_open = || llm.accounting().batches == 4;
     wait_until(is_open);
     let files = fs::read_dir("/proc/self/fd").unwrap().map(|file| file.unwrap().path());
     let names = files.filter_map(|file| fs::read_link(file).ok());

@@ -26,6 +26,7 @@ mod ending;
 mod hooks;
 mod keeper;
 mod lead;
+mod outlook;
 mod pass;
 mod reports;
 mod resume;
@@ -38,6 +39,7 @@ pub(crate) use appender::{Reply, ReplyClaim};
 pub(crate) use ending::Ending;
 pub(crate) use hooks::Hooks;
 pub(crate) use keeper::Watch;
+use outlook::Outlook;
 use pass::{Passing, Seen};
 use room::Room;
 use transaction::Transaction;
@@ -65,6 +67,7 @@ pub(crate) struct Engine<P: BatchProcessor> {
 struct Core<P: BatchProcessor> {
     board: Board,
     state: Mutex<State<P>>,
+    outlook: Outlook,
 }
 
 type SharedOf<P> = Shared<
@@ -216,7 +219,11 @@ impl<P: BatchProcessor> Engine<P> {
                 link,
                 itself: Weak::clone(itself),
                 clock,
-                core: Core { board: Board::new(), state: Mutex::new(state) },
+                core: Core {
+                    board: Board::new(),
+                    state: Mutex::new(state),
+                    outlook: Outlook::new(),
+                },
             }
         });
         engine.watch_clock();

@@ -192,9 +192,13 @@ impl<P: BatchProcessor> Transaction<'_, P> {
 
     /// Wakes a worker that rests, if a batch is ready and none is on its way.
     fn call_worker(&mut self, state: &mut State<P>) {
-        if !state.is_called
-            && !state.resting.is_empty()
-            && state.queue.has_ready()
+        if self.engine.settings.is_inline() {
+            return;
+        }
+        let is_ready = state.queue.has_ready();
+        self.engine.core.outlook.show(is_ready);
+        if is_ready
+            && !state.is_called
             && let Some((_, waker)) = state.resting.pop()
         {
             state.is_called = true;

@@ -57,7 +57,10 @@ impl<P: BatchProcessor> Engine<P> {
         let waker = park::waker();
         loop {
             match self.turn(worker, &waker) {
-                Turn::Run(job) => self.run(job),
+                Turn::Run(job) => {
+                    self.run(job);
+                    self.core.outlook.look_out();
+                }
                 Turn::Rest => park_until(None),
                 Turn::End => return,
             }

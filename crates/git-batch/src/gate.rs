@@ -5,7 +5,7 @@ mod processes;
 mod scratch;
 mod verdicts;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -66,6 +66,8 @@ pub struct Gate {
     argv: Vec<OsString>,
     time_limit: Option<Duration>,
     hidden: Vec<OsString>,
+    /// All that the command sees; `None` is everything.
+    seen: Option<Vec<OsString>>,
     folder: Option<PathBuf>,
     is_fresh: bool,
     stop: Option<StopFlag>,
@@ -92,6 +94,7 @@ impl Gate {
             argv: vec![program.into()],
             time_limit: Some(Duration::from_mins(30)),
             hidden: Vec::new(),
+            seen: None,
             folder: None,
             is_fresh: false,
             stop: None,
@@ -118,6 +121,30 @@ impl Gate {
     pub fn without_variable(mut self, name: impl Into<OsString>) -> Gate {
         self.hidden.push(name.into());
         self
+    }
+
+    /// Keeps all variables of the environment from the command but these; a name that ends with `*` stands
+    /// for all that begin so. What is kept from it by name stays so.
+    #[must_use]
+    pub fn with_only_variables<N: Into<OsString>>(
+        mut self,
+        names: impl IntoIterator<Item = N>,
+    ) -> Gate {
+        self.seen = Some(names.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Whether the command sees a variable of the environment.
+    pub(crate) fn sees(&self, name: &OsStr) -> bool {
+        let name = name.as_encoded_bytes();
+        let is_named = |pattern: &OsString| match pattern.as_encoded_bytes() {
+            [start @ .., b'*'] => name.starts_with(start),
+            whole => name == whole,
+        };
+        let is_hidden = self.hidden.iter().any(|hidden| hidden.as_encoded_bytes() == name);
+        !name.starts_with(b"GIT_")
+            && !is_hidden
+            && self.seen.as_ref().is_none_or(|seen| seen.iter().any(is_named))
     }
 
     /// Sets the folder in which each run gets a folder of its own, by default that of the system for
@@ -154,7 +181,11 @@ impl Gate {
     pub(crate) fn fingerprint(&self) -> Vec<Vec<u8>> {
         let bytes = |text: &OsString| text.as_encoded_bytes().to_vec();
         let mut parts: Vec<Vec<u8>> = self.argv.iter().map(bytes).collect();
-        parts.push(self.hidden.iter().flat_map(|name| [bytes(name), vec![0]].concat()).collect());
+        let list = |names: &[OsString]| {
+            names.iter().flat_map(|name| [bytes(name), vec![0]].concat()).collect()
+        };
+        parts.push(list(&self.hidden));
+        parts.extend(self.seen.as_deref().map(list));
         let path = std::env::var_os("PATH").unwrap_or_default();
         parts.push(bytes(&path));
         // Arguments too: often the program is a shell or an interpreter, and they are the script.

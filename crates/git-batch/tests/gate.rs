@@ -341,6 +341,7 @@ fn secrets_and_the_repository_are_hidden_from_the_gate() {
         .env("GATE_FOLDER", fixture.beside("scratch"))
         .env("GIT_DIR", fixture.work().join(".git"))
         .env("GIT_INDEX_FILE", "index")
+        .env("SOME_TOKEN", "secret")
         .status()
         .unwrap();
     assert!(status.success());
@@ -357,11 +358,13 @@ fn asks_a_gate_that_looks_around() {
     fs::create_dir_all(&folder).unwrap();
     let gate = script(
         "if test -z \"$PATH\" || test -n \"${HOME:-}\"; then exit 1; fi; \
+         if test -z \"$GATE_WORK\" || test -n \"${SOME_TOKEN:-}\"; then exit 4; fi; \
          if env | grep -v CEILING | grep -q ^GIT_; then exit 2; fi; \
          if git rev-parse --git-dir; then exit 3; fi; \
          mkdir -p sealed/in; touch sealed/in/x; chmod 500 sealed/in sealed",
     );
-    let gate = gate.without_variable("HOME").in_folder(folder);
+    let gate = gate.with_only_variables(["PATH", "HOME", "GATE_*"]).without_variable("HOME");
+    let gate = gate.in_folder(folder);
     let git = GitBatch::open(work, Settings::default().with_gate(gate)).unwrap();
     landed(&land(&git, &["b0"]), "b0");
 }

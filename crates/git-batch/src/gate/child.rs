@@ -103,7 +103,7 @@ fn command(gate: &Gate, tree: &Path) -> Command {
     let mut command =
         if has_folder(gate) { Command::new(tree.join(program)) } else { Command::new(program) };
     for (name, _) in std::env::vars_os() {
-        if name.as_encoded_bytes().starts_with(b"GIT_") || gate.hidden.contains(&name) {
+        if !gate.sees(&name) {
             command.env_remove(name);
         }
     }

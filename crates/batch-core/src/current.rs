@@ -1,4 +1,7 @@
 //! Which batchers the current thread runs a batch of right now.
+//!
+//! A thread that ends runs destructors of its locals, of which the list here is one. A batcher may be
+//! used in those that come after: nothing is noted then, and nothing runs.
 
 use std::cell::RefCell;
 
@@ -48,7 +51,7 @@ impl Running {
     }
 
     fn call(call: Call) -> Self {
-        RUNNING.with(|running| running.borrow_mut().push(call));
+        with(|running| running.push(call));
         Self(())
     }
 
@@ -56,34 +59,36 @@ impl Running {
     /// [passes](Self::enter_pass).
     #[expect(clippy::unused_self, reason = "nobody else may ask, and not afterwards")]
     pub(crate) fn is_complete(&self) -> bool {
-        let last = RUNNING.with(|running| running.borrow().last().map(|call| call.pass));
+        let last = with(|running| running.last().map(|call| call.pass)).flatten();
         last == Some(Pass::Complete)
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        RUNNING.with(|running| running.borrow_mut().pop());
+        with(Vec::pop);
     }
 }
 
 /// Says whether the thread is inside the processor of `engine`, or the heir of its dropped items.
 pub(crate) fn is_running(engine: usize) -> bool {
-    RUNNING.with(|running| running.borrow().iter().any(|call| call.engine == engine))
+    with(|running| running.iter().any(|call| call.engine == engine)).unwrap_or(false)
 }
 
 /// Says whether the thread is inside the call that was given `batch`.
 pub(crate) fn is_running_batch(engine: usize, batch: BatchId) -> bool {
-    RUNNING.with(|running| running.borrow().iter().any(|call| call.is_of(engine, batch)))
+    with(|running| running.iter().any(|call| call.is_of(engine, batch))).unwrap_or(false)
 }
 
 /// Notes that all of a batch is completed, if the thread is inside the call that was given it and it
 /// goes through alone; says whether it is so.
 pub(crate) fn complete_pass(engine: usize, batch: BatchId) -> bool {
     let is_it = |call: &&mut Call| call.pass == Pass::Open && call.is_of(engine, batch);
-    RUNNING.with(|running| {
-        let mut calls = running.borrow_mut();
-        let call = calls.iter_mut().find(is_it);
-        call.map(|call| call.pass = Pass::Complete).is_some()
-    })
+    let complete = |call: &mut Call| call.pass = Pass::Complete;
+    with(|running| running.iter_mut().find(is_it).map(complete).is_some()).unwrap_or(false)
+}
+
+/// Lends the list of the thread; `None` if the thread has ended so far that there is none any more.
+fn with<R>(look: impl FnOnce(&mut Vec<Call>) -> R) -> Option<R> {
+    RUNNING.try_with(|running| look(&mut running.borrow_mut())).ok()
 }

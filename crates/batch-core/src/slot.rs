@@ -1,6 +1,7 @@
 //! The place of one result: a [`Filler`] writes it, a [`Claim`] reads it, each once.
 //!
-//! Cells live in blocks of [`CELLS`], so an item costs no allocation of its own. A block counts the
+//! Cells live in blocks of [`cells`] their type, so an item costs no allocation of its own. A
+//! block is made in place, as values may be larger than what is left of a stack. It counts the
 //! fillers and claims that are out, and is freed by the last; the count is charged for all cells
 //! when the block is made, and a [`Round`] gives back many at once.
 //!
@@ -10,6 +11,7 @@
 //! dropped, and that somebody waits to be woken.
 #![allow(unsafe_code, reason = "values are handed over between threads without a lock an item")]
 
+mod claims;
 mod fillers;
 #[cfg(all(test, loom))]
 mod loom_tests;
@@ -17,7 +19,7 @@ mod loom_tests;
 mod tests;
 mod waiters;
 
-use std::array;
+use std::alloc::{self, Layout};
 use std::mem::{self, MaybeUninit};
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::ptr::NonNull;
@@ -30,8 +32,20 @@ use crate::panics;
 use crate::sync::is_over;
 use crate::sync::raw::{AtomicU32, AtomicUsize, Ordering, UnsafeCell, current, park_until};
 
-/// Cells of one block; at most 128, the bits of [`Round::noted`].
-const CELLS: usize = if cfg!(all(test, loom)) { 2 } else { 128 };
+/// The most cells of a block: the bits of [`Round::noted`].
+const MOST_CELLS: usize = if cfg!(all(test, loom)) { 2 } else { 128 };
+/// A block of more than one cell is not larger than this: one value that waits, or is kept, keeps
+/// its block.
+const MOST_BYTES: usize = 64 << 10;
+
+/// Returns how many cells a block of values of a type has.
+const fn cells<T>() -> usize {
+    match MOST_BYTES / size_of::<Cell<T>>() {
+        0 => 1,
+        count if count < MOST_CELLS => count,
+        _ => MOST_CELLS,
+    }
+}
 
 /// The filler is done with the cell; the value is there unless `EMPTY` is set too.
 const DONE: u32 = 1;
@@ -44,12 +58,15 @@ const WAITING: u32 = 1 << 3;
 /// The waiting thread is asked to lead. Only ever set while its entry is in the list.
 const LEAD: u32 = 1 << 4;
 
+/// The head of a block; its cells follow it in the same allocation.
+#[repr(C)]
 struct Block<T, H> {
     /// Fillers and claims that are out, and those that the arena has yet to hand out.
     references: AtomicUsize,
     header: H,
     waiters: Waiters,
-    cells: [Cell<T>; CELLS],
+    /// Where the first of [`cells`] the type stands.
+    cells: [Cell<T>; 0],
 }
 
 struct Cell<T> {
@@ -58,17 +75,46 @@ struct Cell<T> {
 }
 
 impl<T, H> Block<T, H> {
+    fn layout() -> Layout {
+        let whole = Layout::array::<Cell<T>>(cells::<T>())
+            .and_then(|cells| Layout::new::<Self>().extend(cells));
+        whole.expect("one cell is hardly more than a value, and several are little").0
+    }
+
     fn allocate(header: H) -> NonNull<Self> {
-        let block = Box::new(Self {
-            references: AtomicUsize::new(2 * CELLS),
-            header,
-            waiters: Waiters::new(),
-            cells: array::from_fn(|_| Cell {
-                state: AtomicU32::new(0),
-                value: UnsafeCell::new(MaybeUninit::uninit()),
-            }),
-        });
-        NonNull::from(Box::leak(block))
+        let layout = Self::layout();
+        // SAFETY: the layout is not empty: a block begins with a counter.
+        let memory = unsafe { alloc::alloc(layout) };
+        let Some(block) = NonNull::new(memory.cast::<Self>()) else {
+            alloc::handle_alloc_error(layout);
+        };
+        let references = AtomicUsize::new(2 * cells::<T>());
+        let head = Self { references, header, waiters: Waiters::new(), cells: [] };
+        // SAFETY: the memory is new, of the layout of a block, and nobody else knows of it.
+        unsafe { block.write(head) };
+        for index in 0..cells::<T>() {
+            // SAFETY: the memory has room for so many cells, and nobody else knows of it. A value
+            // that is not there yet is any bytes, so the state is all that has to be written.
+            unsafe { (&raw mut (*Self::cell(block, index)).state).write(AtomicU32::new(0)) };
+            // SAFETY: as above. What keeps books of each access is more than bytes.
+            #[cfg(all(test, loom))]
+            unsafe {
+                let value = &raw mut (*Self::cell(block, index)).value;
+                value.write(UnsafeCell::new(MaybeUninit::uninit()));
+            }
+        }
+        block
+    }
+
+    /// Returns where a cell stands.
+    ///
+    /// # Safety
+    /// The memory of the block, which [`allocate`](Self::allocate) made, is not freed yet, and it
+    /// has more than `index` cells.
+    unsafe fn cell(block: NonNull<Self>, index: usize) -> *mut Cell<T> {
+        // SAFETY: the cells follow the head in one allocation, from which the pointer is, and the
+        // place of the first is that of the empty array, which `repr(C)` puts at the end.
+        unsafe { (&raw mut (*block.as_ptr()).cells).cast::<Cell<T>>().add(index) }
     }
 
     /// Gives back `count` references and frees the block with the last.
@@ -80,9 +126,23 @@ impl<T, H> Block<T, H> {
         let references = unsafe { &block.as_ref().references };
         // AcqRel: all that others did with the block before they gave it back is done by now.
         if references.fetch_sub(count, Ordering::AcqRel) == count {
-            // SAFETY: it came from a box, and nobody else has a reference any more.
-            drop(unsafe { Box::from_raw(block.as_ptr()) });
+            // SAFETY: nobody else has a reference any more.
+            unsafe { Self::free(block) };
         }
+    }
+
+    /// Drops the head and frees the memory.
+    ///
+    /// # Safety
+    /// Nobody has a reference to the block, and it was not freed.
+    #[cold]
+    unsafe fn free(block: NonNull<Self>) {
+        const { assert!(!mem::needs_drop::<Cell<T>>(), "a cell that nobody uses is but bytes") };
+        // SAFETY: the head is read once, and then only this copy is used.
+        let head = unsafe { block.read() };
+        // SAFETY: it was allocated with this layout, and nobody knows of it any more.
+        unsafe { alloc::dealloc(block.as_ptr().cast(), Self::layout()) };
+        drop(head);
     }
 }
 
@@ -117,7 +177,8 @@ impl<T, H> Place<T, H> {
     }
 
     fn cell(&self) -> &Cell<T> {
-        &self.block().cells[self.index as usize]
+        // SAFETY: as above; the arena makes places for cells that there are.
+        unsafe { &*Block::cell(self.block, self.index as usize) }
     }
 
     fn state(&self) -> u32 {
@@ -165,7 +226,7 @@ impl<T, H: Clone> Arena<T, H> {
         Self { header, next: None }
     }
 
-    /// Makes the two sides of a new cell. Allocates once in [`CELLS`] calls.
+    /// Makes the two sides of a new cell. Allocates once for each block.
     #[inline]
     pub(crate) fn pair(&mut self) -> (Filler<T, H>, Claim<T, H>) {
         let place = self
@@ -173,7 +234,7 @@ impl<T, H: Clone> Arena<T, H> {
             .take()
             .unwrap_or_else(|| Place { block: Block::allocate(self.header.clone()), index: 0 });
         let index = place.index + 1;
-        self.next = ((index as usize) < CELLS).then_some(Place { index, ..place });
+        self.next = ((index as usize) < cells::<T>()).then_some(Place { index, ..place });
         (Filler(place), Claim(place))
     }
 }
@@ -181,7 +242,7 @@ impl<T, H: Clone> Arena<T, H> {
 impl<T, H: Clone> Arena<T, H> {
     /// Returns how many cells in a row there are now.
     pub(crate) fn left(&self) -> usize {
-        CELLS - self.next.map_or(0, |next| next.index as usize)
+        cells::<T>() - self.next.map_or(0, |next| next.index as usize)
     }
 
     /// Makes the two sides of cells in a row: of `most`, which is not 0, or of as many as the block
@@ -190,13 +251,13 @@ impl<T, H: Clone> Arena<T, H> {
         let (filler, claim) = self.pair();
         let (mut fillers, mut claims) = (Fillers::of(filler), Claims::of(claim));
         if let Some(next) = self.next.take_if(|_| most > 1) {
-            let left = CELLS - next.index as usize;
+            let left = cells::<T>() - next.index as usize;
             let more = u32::try_from(left.min(most - 1)).expect("a block has few cells");
             // The arena owned both references of each of these cells.
             fillers.len += more;
             claims.len += more;
             let index = next.index + more;
-            self.next = ((index as usize) < CELLS).then_some(Place { index, ..next });
+            self.next = ((index as usize) < cells::<T>()).then_some(Place { index, ..next });
         }
         (fillers, claims)
     }
@@ -206,7 +267,7 @@ impl<T, H> Drop for Arena<T, H> {
     fn drop(&mut self) {
         if let Some(next) = self.next {
             // SAFETY: no side of this cell and of those after it was ever handed out.
-            unsafe { Block::release(next.block, 2 * (CELLS - next.index as usize)) };
+            unsafe { Block::release(next.block, 2 * (cells::<T>() - next.index as usize)) };
         }
     }
 }
@@ -334,6 +395,7 @@ pub(crate) struct Claim<T, H>(Place<T, H>);
 pub(crate) struct Claims<T, H> {
     block: NonNull<Block<T, H>>,
     first: u32,
+    /// Each is the one owner of its claim, and of its reference.
     len: u32,
 }
 
@@ -347,49 +409,6 @@ impl<T, H> UnwindSafe for Claims<T, H> {}
 impl<T, H> RefUnwindSafe for Claims<T, H> {}
 
 impl<T, H> Claims<T, H> {
-    pub(crate) fn of(claim: Claim<T, H>) -> Self {
-        let Place { block, index } = claim.0;
-        mem::forget(claim);
-        Self { block, first: index, len: 1 }
-    }
-
-    /// Adds the claim of the next cell.
-    ///
-    /// # Errors
-    /// The claim, if it is that of another cell.
-    #[inline]
-    pub(crate) fn push(&mut self, claim: Claim<T, H>) -> Result<(), Claim<T, H>> {
-        let Place { block, index } = claim.0;
-        if block != self.block || index != self.first + self.len {
-            return Err(claim);
-        }
-        mem::forget(claim);
-        self.len += 1;
-        Ok(())
-    }
-
-    /// Adds the claims of the next cells.
-    ///
-    /// # Errors
-    /// The claims, if they are those of other cells.
-    pub(crate) fn append(&mut self, mut next: Self) -> Result<(), Self> {
-        if next.block != self.block || next.first != self.first + self.len {
-            return Err(next);
-        }
-        self.len += mem::take(&mut next.len);
-        Ok(())
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.len as usize
-    }
-
-    /// Takes the claim of the last cell out.
-    pub(crate) fn pop(&mut self) -> Option<Claim<T, H>> {
-        self.len = self.len.checked_sub(1)?;
-        Some(Claim(Place { block: self.block, index: self.first + self.len }))
-    }
-
     /// Takes what is there of the first cells, up to one that is not done. A step of the counter of
     /// the block for all of them is what it saves.
     pub(crate) fn take_done(&mut self, mut taken: impl FnMut(Fate<T>)) {
@@ -431,29 +450,6 @@ impl<T, H> Drop for Done<'_, T, H> {
             // SAFETY: the references of so many claims that are no longer in the row.
             unsafe { Block::release(self.claims.block, self.count) };
         }
-    }
-}
-
-impl<T, H> Claims<T, H> {
-    fn first_place(&self) -> Option<Place<T, H>> {
-        (self.len > 0).then_some(Place { block: self.block, index: self.first })
-    }
-}
-
-impl<T, H> Iterator for Claims<T, H> {
-    type Item = Claim<T, H>;
-
-    fn next(&mut self) -> Option<Claim<T, H>> {
-        let place = self.first_place()?;
-        self.first += 1;
-        self.len -= 1;
-        Some(Claim(place))
-    }
-}
-
-impl<T, H> Drop for Claims<T, H> {
-    fn drop(&mut self) {
-        self.for_each(drop);
     }
 }
 

@@ -1,8 +1,10 @@
-//! The caps of a batch are hard, and keys keep apart.
+//! The caps of a batch are hard, keys keep apart, and outputs may be large.
 
 mod common;
 
-use batch_core::{Batcher, DispatchReason};
+use std::thread;
+
+use batch_core::{Batcher, DispatchReason, batch_fn};
 use common::{Gate, LONG, Recorder};
 
 #[test]
@@ -94,4 +96,19 @@ fn past_batches_are_recorded_and_bounded() {
     let last = &past[2];
     assert_eq!((last.items, last.completed, last.failed), (2, 2, 0));
     assert_eq!(last.reason, DispatchReason::Full);
+}
+
+/// Room for 128 outcomes was made on the stack of the submit, which overflowed: an abort.
+#[test]
+fn an_output_may_be_as_large_as_a_stack_bears_a_few_times() {
+    type Page = [u8; 16 << 10];
+    let run = || {
+        let fill = |items: &[u8]| items.iter().map(|&item| Ok::<Page, String>([item; _])).collect();
+        let batcher = Batcher::builder(batch_fn(fill)).build().expect("the settings are right");
+        let tickets = batcher.submit_all([3; 5]).expect("there is room");
+        tickets.wait().into_iter().all(|page| page.is_ok_and(|page| page == [3; _]))
+    };
+    // The stack of a worker, and of any thread that is not told otherwise.
+    let small = thread::Builder::new().stack_size(2 << 20).spawn(run);
+    assert!(small.expect("a thread").join().expect("no panic"));
 }

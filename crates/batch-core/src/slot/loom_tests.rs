@@ -290,7 +290,8 @@ fn loom_one_round_over_two_blocks() {
     builder.preemption_bound = Some(3);
     builder.check(|| {
         let mut arena: Arena<Value, Header> = Arena::new(Header::new());
-        let (fillers, claims): (Vec<_>, Vec<_>) = (0..=CELLS).map(|_| arena.pair()).unzip();
+        let (fillers, claims): (Vec<_>, Vec<_>) =
+            (0..=cells::<Value>()).map(|_| arena.pair()).unzip();
         let writer = thread::spawn(move || {
             let mut round = Round::new();
             for filler in fillers {

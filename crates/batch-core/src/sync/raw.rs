@@ -70,10 +70,6 @@ pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
 
 #[cfg(not(all(test, loom)))]
 impl<T> UnsafeCell<T> {
-    pub(crate) const fn new(content: T) -> Self {
-        Self(std::cell::UnsafeCell::new(content))
-    }
-
     pub(crate) fn with_mut<R>(&self, access: impl FnOnce(*mut T) -> R) -> R {
         access(self.0.get())
     }

@@ -22,17 +22,9 @@ pub(crate) fn assemble(mut drafts: Vec<Draft>) -> Assembled {
     drafts.retain(|draft| !draft.rows.is_empty());
     let fast = drafts.first().map(|draft| draft.fast.clone()).unwrap_or_default();
     let rows = Rows::of(&drafts);
-    let (mut by_id, replaced) = last_of_each_id(&rows);
-    let (order, removed) = newest_first(&rows, &replaced);
-    let lines = drafts.iter().flat_map(|draft| &draft.rows).zip(&replaced);
-    let replaced_bytes =
-        lines.filter(|(_, is_replaced)| **is_replaced).map(|(row, _)| u64::from(row.place.len) + 1);
-    let replaced_bytes = replaced_bytes.sum();
-    let mut doc_of = vec![u32::MAX; rows.len];
-    for (doc, at) in (0_u32..).zip(&order) {
-        doc_of[*at as usize] = doc;
-    }
-    by_id.renumber(|at| Some(doc_of[at as usize]).filter(|doc| *doc != u32::MAX));
+    let Sorted { mut by_id, order, removed, replaced_bytes } = sort(&rows);
+    let doc_of = Docs::of(&order, rows.len);
+    by_id.renumber(|at| doc_of.get(at));
 
     let count = order.len();
     let mut places = Vec::with_capacity(count);
@@ -66,8 +58,7 @@ pub(crate) fn assemble(mut drafts: Vec<Draft>) -> Assembled {
     }
     let mut votes: Vec<_> = (drafts.iter().zip(&rows.starts))
         .flat_map(|(draft, start)| draft.votes.iter().map(move |(row, votes)| (start + row, votes)))
-        .map(|(at, votes)| (doc_of[at as usize], *votes))
-        .filter(|(doc, _)| *doc != u32::MAX)
+        .filter_map(|(at, votes)| Some((doc_of.get(at)?, *votes)))
         .collect();
     votes.sort_unstable_by_key(|(doc, _)| *doc);
     let mut exact = exact.into_iter();
@@ -131,54 +122,101 @@ impl<'a> Rows<'a> {
         (*cursor, at - self.starts[*cursor])
     }
 
+    fn row(&self, at: u32) -> &'a Row {
+        let (draft, row) = self.locate(at, &mut 0);
+        &self.drafts[draft].rows[row as usize]
+    }
+
     fn id(&self, at: u32) -> &'a str {
         let (draft, row) = self.locate(at, &mut 0);
         self.drafts[draft].id(row)
     }
 }
 
-/// Returns a table of the last row of each id, and which rows are another.
-fn last_of_each_id(rows: &Rows<'_>) -> (Table, Vec<bool>) {
-    let mut table = Table::with_capacity(rows.len);
-    let mut replaced = vec![false; rows.len];
-    let mut at = 0;
-    for draft in rows.drafts {
-        for (row, found) in (0_u32..).zip(&draft.rows) {
-            let id = draft.id(row);
-            if let Some(old) = table.put(found.hash, at, |old| rows.id(old) == id) {
-                replaced[old as usize] = true;
-            }
-            at += 1;
-        }
-    }
-    (table, replaced)
+/// Tells which row has become which doc.
+enum Docs {
+    /// All of them, in the opposite order: a file in the order of time.
+    Reversed(u32),
+    /// `u32::MAX` is none.
+    Listed(Vec<u32>),
 }
 
-/// Returns the rows that hold, newest first and then by id; and the ids that were removed.
-fn newest_first(rows: &Rows<'_>, replaced: &[bool]) -> (Vec<u32>, Vec<String>) {
-    let mut removed = Vec::new();
+impl Docs {
+    fn of(order: &[u32], rows: usize) -> Self {
+        let last = narrow(rows).wrapping_sub(1);
+        if order.len() == rows && (0_u32..).zip(order).all(|(doc, at)| doc == last - at) {
+            return Self::Reversed(last);
+        }
+        let mut docs = vec![u32::MAX; rows];
+        for (doc, at) in (0_u32..).zip(order) {
+            docs[*at as usize] = doc;
+        }
+        Self::Listed(docs)
+    }
+
+    fn get(&self, at: u32) -> Option<u32> {
+        match self {
+            Self::Reversed(last) => Some(last - at),
+            Self::Listed(docs) => Some(docs[at as usize]).filter(|doc| *doc != u32::MAX),
+        }
+    }
+}
+
+/// Rows whose places in the table are looked for together.
+const TOGETHER: usize = 32;
+
+/// Is which rows hold.
+struct Sorted {
+    /// The last row of each id.
+    by_id: Table,
+    /// Those rows without tombstones, newest first and then by id.
+    order: Vec<u32>,
+    /// The ids of the tombstones.
+    removed: Vec<String>,
+    /// How long the lines of all other rows are, with their ends.
+    replaced_bytes: u64,
+}
+
+/// Goes over the rows once: they are more than the cache holds.
+fn sort(rows: &Rows<'_>) -> Sorted {
+    let mut by_id = Table::with_capacity(rows.len);
+    let (mut replaced, mut replaced_bytes) = (Vec::new(), 0);
+    let mut tombstones = Vec::new();
     let mut keys: Vec<u128> = Vec::with_capacity(rows.len);
     let mut at = 0;
     for draft in rows.drafts {
-        for (number, row) in (0_u32..).zip(&draft.rows) {
-            if !replaced[at] {
-                if row.is_tombstone {
-                    removed.push(draft.id(number).to_owned());
-                } else {
-                    keys.push(key(row) | at as u128);
+        for (some, first) in draft.rows.chunks(TOGETHER).zip((0_u32..).step_by(TOGETHER)) {
+            by_id.touch(some.iter().map(|row| row.hash));
+            for (number, row) in (first..).zip(some) {
+                let id = draft.id(number);
+                if let Some(old) = by_id.put(row.hash, at, |old| rows.id(old) == id) {
+                    replaced.push(old);
+                    replaced_bytes += u64::from(rows.row(old).place.len) + 1;
                 }
+                if row.is_tombstone {
+                    tombstones.push(at);
+                }
+                keys.push(key(row) | u128::from(at));
+                at += 1;
             }
-            at += 1;
         }
+    }
+    let number = |key: &u128| u32::try_from(key & u128::from(u32::MAX)).expect("32 bits");
+    if replaced.len() + tombstones.len() > 0 {
+        replaced.sort_unstable();
+        tombstones.retain(|at| replaced.binary_search(at).is_err());
+        let mut is_gone = vec![false; rows.len];
+        replaced.iter().chain(&tombstones).for_each(|at| is_gone[*at as usize] = true);
+        keys.retain(|key| !is_gone[number(key) as usize]);
     }
     // In the order of time already, as most files are, this is one pass.
     keys.sort_unstable();
-    let number = |key: &u128| u32::try_from(key & u128::from(u32::MAX)).expect("32 bits");
     let is_same_time = |a: &u128, b: &u128| a >> 32 == b >> 32;
     for same in keys.chunk_by_mut(is_same_time).filter(|same| same.len() > 1) {
         same.sort_unstable_by_key(|key| rows.id(number(key)));
     }
-    (keys.iter().map(number).collect(), removed)
+    let removed = tombstones.iter().map(|at| rows.id(*at).to_owned()).collect();
+    Sorted { by_id, order: keys.iter().map(number).collect(), removed, replaced_bytes }
 }
 
 /// Orders rows by time, the newest first; the lowest 32 bits are free.

@@ -14,10 +14,80 @@ const DENSE: usize = 64;
 pub(crate) struct Symbols {
     texts: Vec<Box<str>>,
     numbers: HashMap<Box<str>, u32, Hasher>,
+    recent: Recent,
+}
+
+/// Remembers the numbers of short texts that came last: most lines have one of a few.
+#[derive(Debug, Default)]
+struct Recent {
+    /// By a few bits of the text; empty before the first.
+    known: Vec<(Short, u32)>,
+}
+
+/// Is a text of 4 to 16 bytes: its length, its first bytes and its last ones, which overlap.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Short {
+    first: u64,
+    last: u64,
+    /// Zero where there is no text.
+    len: u32,
+}
+
+impl Short {
+    #[inline]
+    fn of(text: &str) -> Option<Self> {
+        let bytes = text.as_bytes();
+        let len = u32::try_from(bytes.len()).ok()?;
+        let (first, last) = match len {
+            4..8 => {
+                let (first, last) = (bytes.first_chunk()?, bytes.last_chunk()?);
+                (u32::from_le_bytes(*first).into(), u32::from_le_bytes(*last).into())
+            }
+            8..=16 => {
+                let (first, last) = (bytes.first_chunk()?, bytes.last_chunk()?);
+                (u64::from_le_bytes(*first), u64::from_le_bytes(*last))
+            }
+            _ => return None,
+        };
+        Some(Self { first, last, len })
+    }
+
+    fn place(self) -> usize {
+        let mixed = (self.first.rotate_left(29) ^ self.last).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        usize::try_from(mixed >> (64 - Recent::BITS)).expect("a few bits")
+    }
+}
+
+impl Recent {
+    const BITS: u32 = 9;
+
+    #[inline]
+    fn get(&self, text: Short) -> Option<u32> {
+        let (known, number) = *self.known.get(text.place())?;
+        (known == text).then_some(number)
+    }
+
+    fn put(&mut self, text: Short, number: u32) {
+        self.known.resize(1 << Self::BITS, (Short::default(), 0));
+        self.known[text.place()] = (text, number);
+    }
 }
 
 impl Symbols {
+    #[inline]
     pub(crate) fn intern(&mut self, text: &str) -> u32 {
+        let short = Short::of(text);
+        if let Some(number) = short.and_then(|short| self.recent.get(short)) {
+            return number;
+        }
+        let number = self.number(text);
+        if let Some(short) = short {
+            self.recent.put(short, number);
+        }
+        number
+    }
+
+    fn number(&mut self, text: &str) -> u32 {
         if let Some(number) = self.numbers.get(text) {
             return *number;
         }
@@ -25,6 +95,11 @@ impl Symbols {
         self.texts.push(text.into());
         self.numbers.insert(text.into(), number);
         number
+    }
+
+    /// Forgets what only helps while texts come in.
+    fn settle(&mut self) {
+        self.recent = Recent::default();
     }
 
     pub(crate) fn texts(&self) -> &[Box<str>] {
@@ -50,7 +125,8 @@ pub(crate) struct Column {
 }
 
 impl Column {
-    pub(crate) fn new(symbols: Symbols, of: Vec<u32>) -> Self {
+    pub(crate) fn new(mut symbols: Symbols, of: Vec<u32>) -> Self {
+        symbols.settle();
         let mut starts = vec![0_u32; symbols.texts.len() + 1];
         for symbol in &of {
             starts[*symbol as usize + 1] += 1;

@@ -318,6 +318,7 @@ impl Copies {
     }
 }
 
+#[inline]
 pub(crate) fn narrow(number: usize) -> u32 {
     u32::try_from(number).expect("parts are kept below 2^32 bytes")
 }

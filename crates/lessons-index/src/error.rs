@@ -57,6 +57,14 @@ pub enum OpenError {
         /// The first broken line.
         fault: Box<Fault>,
     },
+    /// No thread or no watch of the system could be had.
+    #[error("cannot watch {path:?}; call refresh instead")]
+    Watch {
+        /// The path that was given.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
     /// The writer could not be set up.
     #[error("cannot start the writer for {path:?}")]
     Writer {

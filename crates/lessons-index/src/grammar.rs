@@ -180,25 +180,47 @@ impl Scan<'_> {
     }
 }
 
-/// Finds the next quote, backslash or control character, eight bytes at a time.
+/// Finds the next quote, backslash or control character: in the next few bytes, as in names, or
+/// behind many others, as in messages.
 #[inline]
 fn special(bytes: &[u8], mut at: usize) -> Option<usize> {
+    let near = (at + 16).min(bytes.len());
+    while at + 8 <= near {
+        match special_of(bytes[at..at + 8].try_into().expect("eight bytes")) {
+            Some(found) => return Some(at + found),
+            None => at += 8,
+        }
+    }
+    while let Some(many) = bytes.get(at..at + 32) {
+        let is = |byte: u8| [byte == b'"', byte == b'\\', byte < 0x20].map(u8::from);
+        // Without an end before the last, so that many are compared at once.
+        let any = many.iter().fold(0, |any, byte| is(*byte).into_iter().fold(any, |a, b| a | b));
+        if any != 0 {
+            break;
+        }
+        at += 32;
+    }
+    while let Some(few) = bytes.get(at..at + 8) {
+        match special_of(few.try_into().expect("eight bytes")) {
+            Some(found) => return Some(at + found),
+            None => at += 8,
+        }
+    }
+    let is_special = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..0x20);
+    bytes.get(at..)?.iter().position(is_special).map(|found| at + found)
+}
+
+#[inline]
+fn special_of(bytes: [u8; 8]) -> Option<usize> {
     const ONES: u64 = u64::MAX / 255;
     const HIGHS: u64 = ONES * 0x80;
     // The lowest marked byte is right; a borrow can only mark bytes above one that is.
     let zero = |word: u64| word.wrapping_sub(ONES) & !word;
-    while let Some(word) = bytes.get(at..at + 8) {
-        let word = u64::from_le_bytes(word.try_into().expect("eight bytes"));
-        let control = word.wrapping_sub(ONES * 0x20) & !word;
-        let found = zero(word ^ (ONES * u64::from(b'"'))) | zero(word ^ (ONES * u64::from(b'\\')));
-        let found = (found | control) & HIGHS;
-        if found != 0 {
-            return Some(at + found.trailing_zeros() as usize / 8);
-        }
-        at += 8;
-    }
-    let is_special = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..0x20);
-    bytes.get(at..)?.iter().position(is_special).map(|found| at + found)
+    let word = u64::from_le_bytes(bytes);
+    let control = word.wrapping_sub(ONES * 0x20) & !word;
+    let found = zero(word ^ (ONES * u64::from(b'"'))) | zero(word ^ (ONES * u64::from(b'\\')));
+    let found = (found | control) & HIGHS;
+    (found != 0).then(|| found.trailing_zeros() as usize / 8)
 }
 
 /// Reads the four digits of an escape; half a surrogate pair is `None`.

@@ -36,8 +36,8 @@
 //! * **Processes share the file.** Writers hold a lock on `<file>.lock` (beside the file itself
 //!   if the path is a symbolic link), take in what others wrote, end a torn last line (it is never
 //!   deleted) and append. They wait for a lock for a minute at most ([`Options`]).
-//!   [`LessonsIndex::refresh`] parses the appended bytes only. Readers need neither the lock nor the
-//!   right to write.
+//!   [`LessonsIndex::refresh`] parses the appended bytes only, and [`LessonsIndex::watch`] calls it
+//!   by itself. Readers need neither the lock nor the right to write.
 //! * **Failures are counted by what they say.** [`LessonsIndex::record`] finds the lesson of the
 //!   same failure by its [`Fingerprint`], under the lock of the file, and counts it up;
 //!   [`Snapshot::seen_before`] looks without counting.
@@ -62,8 +62,7 @@
 //! * `refresh` compares size, time of change and the last 4 KiB. A change in place of bytes farther
 //!   from the end, while the file grows or within 20 ms of a change before (2 s where times are
 //!   whole seconds), is not noticed;
-//!   `reload` always is right, and [`LessonsIndex::verify`] tells whether there is need to. Nothing
-//!   watches the file: call `refresh`, which costs a look at its metadata.
+//!   `reload` always is right, and [`LessonsIndex::verify`] tells whether there is need to.
 //! * Who removes the lock file while somebody writes lets a second writer in. Each line is still
 //!   whole, but a compaction at that moment can lose what the other appends.
 //! * UTF-16 is reported, not read.
@@ -139,6 +138,7 @@ mod terms;
 mod text;
 mod verify;
 mod view;
+mod watch;
 mod writer;
 
 pub use check::{check, check_each};
@@ -161,6 +161,7 @@ pub use shared::LastLoad;
 pub use snapshot::{Snapshot, Stats};
 pub use verify::Verified;
 pub use view::LessonRef;
+pub use watch::Watch;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

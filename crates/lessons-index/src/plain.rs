@@ -49,6 +49,7 @@ impl<'a> Plain<'a> {
         }
     }
 
+    #[inline]
     pub(crate) fn set(&mut self, text: usize, found: &Quoted) {
         let narrow = crate::draft::narrow;
         self.spans[text] = Span { start: narrow(found.start), end: narrow(found.end) };

@@ -142,6 +142,12 @@ impl Failure {
         self
     }
 
+    /// Says whether a request of its own may fare better: what it asks for is the reason.
+    pub(crate) fn is_of_a_request(&self) -> bool {
+        use JournalErrorKind::{Duplicate, Full, TooLarge};
+        matches!(self.kind, Duplicate | Full | TooLarge)
+    }
+
     /// The one who wrote for others is gone.
     pub(crate) fn panicked() -> Self {
         let what = "the thread that wrote for several panicked; open the journal anew";

@@ -58,7 +58,8 @@
 //! * The log may lose its newest end to damage without a trace, as SQLite takes a broken frame for
 //!   the end; what comes back is then what was stored at an earlier moment.
 //! * A program that reads for long in one transaction keeps the log from being moved to the file,
-//!   and the log grows meanwhile. One that writes for longer than 5 s has calls refused.
+//!   and the log grows meanwhile. One that writes for longer than 5 s has the calls refused that wait
+//!   by then.
 //! * A `fork` without `exec` must not use the journal in the child.
 //! * [`unacked`](Journal::unacked) returns all items in memory, and writes wait for it.
 //!

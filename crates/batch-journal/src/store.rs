@@ -89,8 +89,9 @@ impl Store {
         self.stats
     }
 
-    /// Writes the requests in one transaction. If that is refused, each is tried on its own, so
-    /// that a bad one harms nobody else. There is one outcome for each request.
+    /// Writes the requests in one transaction. If one of them is the reason why that is refused,
+    /// each is tried on its own, so that a bad one harms nobody else. There is one outcome for each
+    /// request.
     pub(crate) fn write(&mut self, requests: &[Request]) -> Vec<Result<(), Failure>> {
         if let Some(stopped) = &self.stopped {
             return vec![Err(stopped.clone()); requests.len()];
@@ -111,8 +112,8 @@ impl Store {
             }
             Err(failure) => {
                 self.stopped = None;
-                if requests.len() == 1 {
-                    return vec![Err(failure)];
+                if requests.len() == 1 || !failure.is_of_a_request() {
+                    return vec![Err(failure); requests.len()];
                 }
                 requests.chunks(1).flat_map(|request| self.write(request)).collect()
             }
@@ -267,6 +268,8 @@ fn clamp(number: u64) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
     use crate::file;
 
@@ -354,6 +357,31 @@ mod tests {
         assert_eq!(count(&store), 81);
         file::check(&store.connection, &store.path).expect("the books are right");
     }
+
+    /// Each was tried on its own, and each waited for the other program once more.
+    #[test]
+    fn while_another_program_writes_all_who_share_a_transaction_are_refused_at_once() {
+        static WAITS: AtomicUsize = AtomicUsize::new(0);
+        let dir = tempfile::tempdir().expect("a folder");
+        let mut store = new(dir.path(), Durability::PowerLoss, 1000);
+        let other = Connection::open(file::path(dir.path())).expect("a file");
+        let count_waits = |_| {
+            WAITS.fetch_add(1, Ordering::SeqCst);
+            false
+        };
+        store.connection.busy_handler(Some(count_waits)).expect("a handler");
+        other.execute_batch("BEGIN IMMEDIATE").expect("nobody writes");
+        let requests = || [Request::default(), Request::default(), Request::default()];
+        let outcomes = store.write(&requests());
+        assert_eq!(WAITS.load(Ordering::SeqCst), 1);
+        for outcome in outcomes {
+            let failure = outcome.expect_err("somebody else writes");
+            assert_eq!((failure.kind, failure.stops), (JournalErrorKind::Io, false));
+        }
+        other.execute_batch("COMMIT").expect("it wrote nothing");
+        assert!(store.write(&requests()).iter().all(Result::is_ok));
+    }
+
     #[test]
     fn a_failed_commit_is_written_over() {
         let dir = tempfile::tempdir().expect("a folder");

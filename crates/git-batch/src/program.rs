@@ -6,12 +6,16 @@
 //! make the same call do something else: see [`Git::command`].
 
 mod child;
+mod running;
 
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
+
+pub(crate) use self::running::Running;
+pub use self::running::end_all;
 
 /// The oldest git that has every option used here (`--attr-source`, `merge-tree --write-tree`).
 const MIN_VERSION: (u32, u32) = (2, 41);
@@ -213,7 +217,8 @@ impl Git {
     /// It names the repository by `--git-dir` and stands where git itself would stand, at the top
     /// of the checkout or in the bare repository, so that relative URLs and hooks work. Variables
     /// that begin with `GIT_` are removed, but for those that say how to reach a remote; messages
-    /// are in English; nothing asks on a terminal; nothing runs in the background. Hooks run.
+    /// are in English; nothing asks on a terminal, SSH neither; nothing runs in the background. Hooks
+    /// run.
     pub fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         for (name, _) in std::env::vars_os() {
@@ -224,6 +229,8 @@ impl Git {
         command
             .env("LC_ALL", "C")
             .env("GIT_TERMINAL_PROMPT", "0")
+            // It is not in the foreground of a terminal, so reading there would stop it for ever.
+            .env("SSH_ASKPASS_REQUIRE", "force")
             .current_dir(&self.work_dir)
             .stdin(Stdio::null())
             .arg("--no-pager")

@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
 use super::{Gate, Scratch, processes};
+use crate::program::Running;
 use crate::publish::scrub;
 
 /// How much of the end of the output is kept.
@@ -54,6 +55,7 @@ pub(crate) fn run(gate: &Gate, scratch: &Scratch) -> io::Result<Ran> {
         }
         spawned => spawned?,
     };
+    let running = Running::of(&child);
     // It holds the writing end of the pipe.
     drop(command);
     let kept = Arc::new(Mutex::new(VecDeque::new()));
@@ -68,6 +70,7 @@ pub(crate) fn run(gate: &Gate, scratch: &Scratch) -> io::Result<Ran> {
     if let Some(group) = Pid::from_raw(child.id().cast_signed()) {
         let _ = kill_process_group(group, Signal::KILL);
     }
+    drop(running);
     let status = child.wait()?;
     // Either all has been read, or somebody holds it open: what was printed is there in both cases.
     let _ = output.recv_timeout(GRACE);

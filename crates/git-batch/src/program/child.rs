@@ -11,7 +11,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::{GitError, Output};
+use super::{GitError, Output, Running};
 
 /// How long standard error may stay open after standard output has ended.
 const STDERR_GRACE: Duration = Duration::from_millis(500);
@@ -42,13 +42,21 @@ pub(super) fn run(
         command.stdin(Stdio::piped());
     }
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    #[cfg(unix)]
+    {
+        use std::os::unix::process::CommandExt;
+        // Ctrl-C at a terminal is for whoever waits for git, and not for git.
+        command.process_group(0);
+    }
     let started = Instant::now();
     let mut child =
         command.spawn().map_err(|source| GitError::Spawn { program: program.clone(), source })?;
+    let running = Running::of(&child);
 
     let streams = match Streams::open(&mut child, stdin, limits) {
         Ok(streams) => streams,
         Err(source) => {
+            drop(running);
             end_by_force(&mut child);
             return Err(GitError::Read { program, source });
         }
@@ -58,7 +66,7 @@ pub(super) fn run(
         Some(limit) => streams.stdout_end.recv_timeout(limit.saturating_sub(started.elapsed())),
     };
     let failure = match end {
-        Ok(End::Complete) => return streams.collect(child, program),
+        Ok(End::Complete) => return streams.collect(child, running, program),
         Ok(End::TooMuch) => GitError::TooMuchOutput { program, limit: limits.stdout },
         Ok(End::Failed(source)) => GitError::Read { program, source },
         Err(RecvTimeoutError::Timeout) => {
@@ -68,6 +76,7 @@ pub(super) fn run(
             GitError::Read { program, source: io::ErrorKind::BrokenPipe.into() }
         }
     };
+    drop(running);
     stop(child, &streams.stdout_end);
     Err(failure)
 }
@@ -97,7 +106,13 @@ impl Streams {
         Ok(Streams { stdout, stdout_end, stderr, stderr_end })
     }
 
-    fn collect(self, mut child: Child, program: OsString) -> Result<Output, GitError> {
+    fn collect(
+        self,
+        mut child: Child,
+        running: Running,
+        program: OsString,
+    ) -> Result<Output, GitError> {
+        drop(running);
         let status = child.wait().map_err(|source| GitError::Read { program, source })?;
         // Either it ended, or somebody else holds it: what git wrote is there in both cases.
         let _ = self.stderr_end.recv_timeout(STDERR_GRACE);

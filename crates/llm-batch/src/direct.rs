@@ -11,13 +11,13 @@ use serde_json::value::RawValue;
 
 use crate::answer::RequestError;
 use crate::draft::Draft;
-use crate::error::{Error, PendingReason};
+use crate::error::{Error, PANICKED, PendingReason};
 use crate::lane::{Lane, OnAmbiguous};
 use crate::provider::CreateError;
 use crate::record::{Fate, Intent};
 use crate::session::{Event, Session, Tell};
 use crate::table::Table;
-use crate::throttle::{Place, Room};
+use crate::throttle::{Permit, Room};
 use crate::wire_id::nonce;
 
 /// How often in a row requests do not get through before the pass gives up, and how often one is
@@ -50,10 +50,10 @@ enum Wait {
     #[default]
     None,
     Until(Instant),
-    /// A place comes by mail.
+    /// A permit comes by mail.
     ForRoom,
     /// It has come.
-    Held(Place),
+    Held(Permit),
 }
 
 impl Asks {
@@ -67,10 +67,10 @@ impl Asks {
         }
     }
 
-    /// Takes the place that is held.
-    fn take_place(&mut self) -> Option<Place> {
+    /// Takes the permit that is held.
+    fn take_permit(&mut self) -> Option<Permit> {
         match mem::take(&mut self.wait) {
-            Wait::Held(place) => Some(place),
+            Wait::Held(permit) => Some(permit),
             other => {
                 self.wait = other;
                 None
@@ -186,21 +186,21 @@ impl Direct {
         self.by_model.values_mut().find(may_go)?.queue.pop_front()
     }
 
-    /// Holds a place that came by mail.
-    pub(crate) fn hold(&mut self, place: Place) {
-        let asks = self.of(place.model());
-        asks.wait = Wait::Held(place);
+    /// Holds a permit that came by mail.
+    pub(crate) fn hold(&mut self, permit: Permit) {
+        let asks = self.of(permit.model());
+        asks.wait = Wait::Held(permit);
     }
 
-    /// Gives back all places that are held.
+    /// Gives back all permits that are held.
     pub(crate) fn give_back(&mut self) {
-        self.by_model.values_mut().for_each(|asks| drop(asks.take_place()));
+        self.by_model.values_mut().for_each(|asks| drop(asks.take_permit()));
     }
 
     /// Gives back those that are held for nothing.
     fn give_back_unused(&mut self) {
         let unused = self.by_model.values_mut().filter(|asks| asks.queue.is_empty());
-        unused.for_each(|asks| drop(asks.take_place()));
+        unused.for_each(|asks| drop(asks.take_permit()));
     }
 }
 
@@ -228,13 +228,13 @@ impl<'s, T: Tell> Session<'s, T> {
             }
             let model = table.model(ask.member);
             let asks = self.direct.of(model);
-            let wait = match engine.throttle.enter(model, asks.take_place(), &self.mail) {
-                Room::Now(place) => Ok(place),
+            let wait = match engine.throttle.enter(model, asks.take_permit(), &self.mail) {
+                Room::Now(permit) => Ok(permit),
                 Room::At(moment) => Err(Wait::Until(moment)),
                 Room::Full => Err(Wait::ForRoom),
             };
-            let place = match wait {
-                Ok(place) => place,
+            let permit = match wait {
+                Ok(permit) => permit,
                 Err(wait) => {
                     asks.wait = wait;
                     self.direct.put_back(ask, &table);
@@ -255,16 +255,15 @@ impl<'s, T: Tell> Session<'s, T> {
                     let entry = draft.entries().next().expect("a draft of one request has one");
                     engine.provider.ask(&entry, &call)
                 }));
-                let panicked = || "the provider's code panicked".to_owned();
-                let answer =
-                    asked.unwrap_or_else(|_| Err(CreateError::Ambiguous { reason: panicked() }));
+                let panicked = || CreateError::Ambiguous { reason: PANICKED.to_owned() };
+                let answer = asked.unwrap_or_else(|_| Err(panicked()));
                 let round = match &answer {
                     Ok(_) => {
-                        place.went_well();
+                        permit.went_well();
                         0
                     }
-                    Err(CreateError::Busy { retry_after, .. }) => place.went_badly(*retry_after),
-                    Err(CreateError::NotSent { .. }) => place.went_badly(None),
+                    Err(CreateError::Busy { retry_after, .. }) => permit.went_badly(*retry_after),
+                    Err(CreateError::NotSent { .. }) => permit.went_badly(None),
                     Err(_) => 0,
                 };
                 // It is paid for, and whoever works on the session may be at something else for long.
@@ -273,7 +272,7 @@ impl<'s, T: Tell> Session<'s, T> {
                     Err(_) => Ok(()),
                 };
                 // Not before the pace is changed, so that nobody goes out at the old one.
-                drop(place);
+                drop(permit);
                 // The session listens until everything that was sent off has come back.
                 mail.post(Event::Answered(Box::new(Reply { ask, at, answer, kept, round })));
             };

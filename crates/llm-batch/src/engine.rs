@@ -76,7 +76,7 @@ pub(crate) struct Engine {
     pub(crate) settings: Settings,
     pub(crate) state_dir: PathBuf,
     state: Mutex<State>,
-    active: Mutex<Working>,
+    active: Mutex<ActiveIds>,
     idle: Condvar,
     totals: Mutex<Accounting>,
     http_calls: AtomicU64,
@@ -88,7 +88,7 @@ pub(crate) struct Engine {
 
 /// What is being worked on.
 #[derive(Debug, Default)]
-struct Working {
+struct ActiveIds {
     ids: HashSet<Arc<str>>,
     passes: usize,
 }

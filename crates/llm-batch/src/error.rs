@@ -9,6 +9,9 @@ use thiserror::Error;
 
 use crate::accounting::Run;
 
+/// What is told of a panic in a provider's code. Its message may have anything in it, the key too.
+pub(crate) const PANICKED: &str = "the provider's code panicked";
+
 /// What ended a run, or kept it from starting.
 ///
 /// Two families: [`run`](Error::run) returns `Some` for a run that was done in part and goes on

@@ -1,6 +1,5 @@
 //! How batches of tickets come to the engine.
 
-use std::any::Any;
 use std::collections::HashSet;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,7 +11,7 @@ use batch_core::{BatchOf, BatchProcessor, Slot};
 use crate::answer::{Answer, RequestError, Status};
 use crate::desk::Desk;
 use crate::engine::{Engine, Mode};
-use crate::error::Error;
+use crate::error::{Error, PANICKED};
 use crate::request::{Kind, Request};
 use crate::session::{Mail, Session, Step};
 use crate::table::encode;
@@ -87,20 +86,18 @@ impl<'e> Pass<'e> {
                     Err(error) => error,
                 };
                 let Some(at) = at_fault(&error, &batch, &slots) else {
-                    refuse_all(&batch, &slots, &error);
+                    end_all(engine, &batch, &error.to_string());
                     return None;
                 };
                 // Nothing was started: leave that one out and go on with the others.
                 refuse(batch.slot(slots.swap_remove(at)), &error);
             }
         });
-        match catch_unwind(begin) {
-            Ok(session) => session.map(|session| Pass { session, batch, slots }),
-            Err(panic) => {
-                batch.fail_all(RequestError::Failed { reason: told(&*panic) });
-                None
-            }
-        }
+        let Ok(session) = catch_unwind(begin) else {
+            end_all(engine, &batch, PANICKED);
+            return None;
+        };
+        session.map(|session| Pass { session, batch, slots })
     }
 
     pub(crate) fn step<'scope>(&mut self, scope: &'scope Scope<'scope, '_>) -> Step
@@ -113,10 +110,11 @@ impl<'e> Pass<'e> {
     /// Tells those who have no answer how far theirs came.
     pub(crate) fn finish(self) {
         let Pass { session, batch, slots } = self;
-        let state = session.engine.state_dir.clone();
+        let engine = session.engine;
+        let state = engine.state_dir.clone();
         let Err(failed) = session.finish() else { return };
         let Some(run) = failed.run() else {
-            refuse_all(&batch, &slots, &failed);
+            end_all(engine, &batch, &failed.to_string());
             return;
         };
         for (slot, (_, status)) in slots.iter().zip(&run.outcomes) {
@@ -130,10 +128,10 @@ impl<'e> Pass<'e> {
     }
 
     /// Ends the work on a batch after a panic. What was sent stays recorded.
-    pub(crate) fn abandon(self, panic: &(dyn Any + Send)) {
+    pub(crate) fn abandon(self) {
         let Pass { session, batch, .. } = self;
         drop(session);
-        batch.fail_all(RequestError::Unknown { reason: told(panic) });
+        batch.fail_all(RequestError::Unknown { reason: PANICKED.to_owned() });
     }
 }
 
@@ -179,19 +177,19 @@ fn at_fault(error: &Error, batch: &BatchOf<Processor>, slots: &[usize]) -> Optio
     slots.iter().position(|slot| batch.slot(*slot).item().id == *id)
 }
 
-fn refuse_all(batch: &BatchOf<Processor>, slots: &[usize], error: &Error) {
-    for slot in slots {
-        refuse(batch.slot(*slot), error);
+/// Ends what is left of a batch of which nothing was sent now. What was sent earlier may be paid for.
+fn end_all(engine: &Engine, batch: &BatchOf<Processor>, reason: &str) {
+    for slot in batch.slots() {
+        let reason = reason.to_owned();
+        let ended = if engine.state().may_be_paid(&slot.item().id) {
+            RequestError::Unknown { reason }
+        } else {
+            RequestError::Failed { reason }
+        };
+        slot.resolve(Err(ended));
     }
 }
 
 fn refuse(slot: SlotOf<'_>, error: &Error) {
     slot.resolve(Err(RequestError::Failed { reason: error.to_string() }));
-}
-
-/// Returns what is told of a panic.
-fn told(panic: &(dyn Any + Send)) -> String {
-    let message = panic.downcast_ref::<&str>().copied();
-    let message = message.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    format!("the provider's code panicked: {}", message.unwrap_or("without a message"))
 }

@@ -18,6 +18,14 @@ use crate::stop::{Hooked, Stop};
 /// Every method blocks and is called without any lock held. A new provider is one file that
 /// implements this trait; nothing else knows providers by name.
 ///
+/// Batches of tickets are worked on by few threads
+/// ([`max_in_flight`](crate::Builder::max_in_flight)), which call these methods and wake those who wait
+/// for a ticket. Code that runs there must not wait for a ticket of the same batcher, nor submit to it:
+/// with one thread it would wait for itself, and a batcher that is full lets nobody in meanwhile.
+///
+/// A method that panics fails the requests of its batch as of unknown fate, with no word of the panic's
+/// message, which may have the key in it. Of a run the panic goes on to the caller.
+///
 /// The caller writes its intent to disk before [`create`](Provider::create) and decides by its
 /// outcome whether the same is ever sent again. So an implementation sends a create once: no
 /// retries, no redirects, no reused connection that may be stale; and what it cannot tell for sure

@@ -55,7 +55,7 @@ impl Seek {
     }
 
     /// Returns what is known of it, for people.
-    pub(crate) fn told(&self) -> String {
+    pub(crate) fn story(&self) -> String {
         let Seek { reason, found, .. } = self;
         found.as_ref().map_or_else(|| reason.clone(), |found| format!("{reason}; {found}"))
     }
@@ -155,7 +155,7 @@ impl<T: Tell> Session<'_, T> {
 
     /// Keeps the requests for a later run.
     fn keep(&mut self, seek: &Seek) {
-        let reason = seek.told();
+        let reason = seek.story();
         for member in seek.wanted() {
             self.mark_ambiguous(member as usize, &reason);
         }

@@ -47,7 +47,7 @@ pub(crate) struct Session<'s, T> {
     pub(crate) call: Arc<Call<'s>>,
     /// Creates begun and outcomes handed over in this pass.
     pub(crate) created: usize,
-    told: usize,
+    handed_over: usize,
     /// Records that carry a request of this pass.
     pub(crate) touched: BTreeSet<usize>,
     pub(crate) jobs: Queue<Job>,
@@ -108,7 +108,7 @@ impl<'s, T: Tell> Session<'s, T> {
             stray: 0,
             call: Arc::new(call),
             created: 0,
-            told: 0,
+            handed_over: 0,
             touched: BTreeSet::new(),
             jobs: Queue::new(),
             direct: Direct::default(),
@@ -203,8 +203,8 @@ impl<'s, T: Tell> Session<'s, T> {
     fn take(&mut self, event: Event) {
         let taken = match event {
             Event::Stopped => Ok(()),
-            Event::Room(place) => {
-                self.direct.hold(place);
+            Event::Room(permit) => {
+                self.direct.hold(permit);
                 Ok(())
             }
             Event::Answered(reply) => self.answered(*reply),
@@ -220,7 +220,7 @@ impl<'s, T: Tell> Session<'s, T> {
             if self.fault.is_none() { self.engine.state().deliveries.sync() } else { Ok(()) };
         if let Some(error) = self.fault.take().or(synced.err()) {
             // With nothing sent and nothing told, it is as if the pass had not begun.
-            if self.created == 0 && self.told == 0 {
+            if self.created == 0 && self.handed_over == 0 {
                 return Err(error);
             }
             self.pending = Some(PendingReason::State { problem: error.to_string() });
@@ -228,7 +228,7 @@ impl<'s, T: Tell> Session<'s, T> {
         let left: Vec<Job> = self.jobs.drain().collect();
         for job in left {
             if let Job::Seek(seek) = job {
-                let reason = seek.told();
+                let reason = seek.story();
                 for &member in seek.members.iter().filter(|member| **member != NOBODY) {
                     self.mark_ambiguous(member as usize, &reason);
                 }
@@ -353,7 +353,7 @@ impl<'s, T: Tell> Session<'s, T> {
         let may_be_paid = outcome.as_ref().is_err_and(RequestError::may_be_paid);
         let has_run = matches!(outcome, Ok(_) | Err(RequestError::Errored { .. }));
         self.status[index] = delivered.status;
-        self.told += 1;
+        self.handed_over += 1;
         let (engine, group, lane) = (self.engine, self.table.group(index), self.lane_of(index));
         let count = |totals: &mut Accounting| {
             let prices = &engine.settings.prices;

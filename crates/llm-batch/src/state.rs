@@ -152,6 +152,15 @@ impl State {
         self.known.get(id).copied()
     }
 
+    /// Tells whether a request with an id may have been paid for, whatever its content was.
+    pub(crate) fn may_be_paid(&self, id: &str) -> bool {
+        self.find(id).is_some_and(|Known { at, .. }| {
+            let record = &self.records[at];
+            let is_submitted = matches!(record.fate, Some(Fate::Submitted { .. }));
+            is_submitted || record.is_lost() || self.doubts(at) > 0
+        })
+    }
+
     /// Returns where a request went, if it did.
     pub(crate) fn known(&self, item: &Item) -> Option<Known> {
         self.find(&item.id).filter(|known| known.digest == item.digest)

@@ -25,7 +25,7 @@ struct Paces {
     by_model: BTreeMap<Arc<str>, Pace>,
     /// How many have ever waited.
     waited: u64,
-    /// Somebody hands places out, until nobody waits for one that there is.
+    /// Somebody hands permits out, until nobody waits for one that there is.
     is_handing_out: bool,
 }
 
@@ -37,13 +37,13 @@ struct Pace {
     /// is busy.
     limit: f64,
     cooldown: Cooldown,
-    /// Passes that found no room, and the how manyeth each is.
+    /// Passes that found no room, each with its number among all of them.
     waiting: VecDeque<(u64, Mail)>,
 }
 
-/// Holds the place of a request that is on its way; dropped, it goes to whoever has waited longest.
+/// Lets one request be on its way; dropped, it goes to whoever has waited longest.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct Permit {
     throttle: Arc<Throttle>,
     model: Arc<str>,
 }
@@ -51,10 +51,10 @@ pub(crate) struct Place {
 /// Whether a request may go out.
 #[derive(Debug)]
 pub(crate) enum Room {
-    Now(Place),
+    Now(Permit),
     /// Not before that moment.
     At(Instant),
-    /// Not before another one is back; then the pass gets its place by mail.
+    /// Not before another one is back; then the pass gets its permit by mail.
     Full,
 }
 
@@ -67,19 +67,19 @@ impl Throttle {
         self.paces.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a place for a request to a model, or that which was `held` for it. Where there is none,
-    /// the next one comes by `mail`.
+    /// Lets a request to a model out, with the permit that was `held` for it if there is one. Where there
+    /// is no other, the next one comes by `mail`.
     pub(crate) fn enter(
         self: &Arc<Throttle>,
         model: &str,
-        held: Option<Place>,
+        held: Option<Permit>,
         mail: &Mail,
     ) -> Room {
         let now = Instant::now();
         let mut paces = self.paces();
         let model = paces.named(model, self);
         let until = paces.of(&model).cooldown.until(now);
-        let place = match (until, held) {
+        let permit = match (until, held) {
             (Some(until), held) => {
                 drop(paces);
                 // Somebody else may be after another model.
@@ -89,7 +89,7 @@ impl Throttle {
             (None, Some(held)) => held,
             (None, None) if paces.may_take(&model, self.max) => {
                 paces.take(&model);
-                Place { throttle: Arc::clone(self), model: Arc::clone(&model) }
+                Permit { throttle: Arc::clone(self), model: Arc::clone(&model) }
             }
             (None, None) => {
                 let number = paces.waited;
@@ -99,7 +99,7 @@ impl Throttle {
             }
         };
         paces.of(&model).cooldown.enter(now);
-        Room::Now(place)
+        Room::Now(permit)
     }
 
     /// Slows a model down; returns the number of the round that this is told of. Those that were on
@@ -116,7 +116,7 @@ impl Throttle {
         round
     }
 
-    /// Hands out what places there are to those who wait, in the order in which they came.
+    /// Hands out what permits there are to those who wait, in the order in which they came.
     fn hand_out<'t>(self: &'t Arc<Throttle>, mut paces: MutexGuard<'t, Paces>) {
         if mem::replace(&mut paces.is_handing_out, true) {
             return;
@@ -125,10 +125,10 @@ impl Throttle {
             paces.take(&model);
             let next = paces.of(&model).waiting.pop_front();
             drop(paces);
-            let place = Place { throttle: Arc::clone(self), model };
+            let permit = Permit { throttle: Arc::clone(self), model };
             if let Some((_, mail)) = next {
                 // Whoever does not look at it any more drops it.
-                mail.post(Event::Room(place));
+                mail.post(Event::Room(permit));
             }
             paces = self.paces();
         }
@@ -159,13 +159,13 @@ impl Paces {
         self.of(model).running += 1;
     }
 
-    /// Tells whether somebody who comes now may take a place, and takes it from nobody who waits.
+    /// Tells whether somebody who comes now may take a permit, and takes it from nobody who waits.
     fn may_take(&self, model: &str, max: usize) -> bool {
         let has_room = self.by_model.get(model).is_some_and(Pace::has_room);
         self.running < max && has_room && self.next(max).is_none()
     }
 
-    /// Returns the model of whoever has waited longest for a place that there is now.
+    /// Returns the model of whoever has waited longest for a permit that there is now.
     fn next(&self, max: usize) -> Option<Arc<str>> {
         if self.running >= max {
             return None;
@@ -187,7 +187,7 @@ impl Pace {
     }
 }
 
-impl Place {
+impl Permit {
     /// Returns the model that it is for.
     pub(crate) fn model(&self) -> &str {
         &self.model
@@ -208,7 +208,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Permit {
     fn drop(&mut self) {
         let mut paces = self.throttle.paces();
         paces.running -= 1;
@@ -223,16 +223,16 @@ mod tests {
 
     use super::*;
 
-    fn now(room: Room) -> Place {
+    fn now(room: Room) -> Permit {
         match room {
-            Room::Now(place) => place,
+            Room::Now(permit) => permit,
             other => panic!("{other:?}"),
         }
     }
 
-    fn mailed(events: &Receiver<Event>) -> Option<Place> {
+    fn mailed(events: &Receiver<Event>) -> Option<Permit> {
         match events.try_recv() {
-            Ok(Event::Room(place)) => Some(place),
+            Ok(Event::Room(permit)) => Some(permit),
             _ => None,
         }
     }
@@ -267,7 +267,7 @@ mod tests {
             assert!(is_full(&throttle.enter("m", None, mail)));
         }
         drop(first);
-        // One with the place unread, and one before it got any.
+        // One with the permit unread, and one before it got any.
         drop(c.1);
         drop(b.1);
         assert!(mailed(&d.1).is_some());
@@ -301,7 +301,7 @@ mod tests {
         assert_eq!(mailed(&events).unwrap().model(), "m");
     }
 
-    /// A place that is held for a model that became busy is of use to another one.
+    /// A permit that is held for a model that became busy is of use to another one.
     #[test]
     fn a_place_for_a_model_that_is_busy_goes_to_another_one() {
         let throttle = Throttle::new(1, None);

@@ -6,6 +6,7 @@ mod common;
 
 use std::collections::HashMap;
 use std::sync::Mutex;
+use std::time::Duration;
 
 use common::{Place, ask, assert_answered, builder, run, settings};
 use llm_batch::{Builder, OnAmbiguous, Prices, RequestError, Status};
@@ -171,7 +172,9 @@ fn the_limit_to_the_cost_holds_for_what_may_be_paid_twice() {
     };
     // 10 tokens at most, at 0.5 USD each.
     let question = || ask("b").with_max_tokens(10);
-    for (max, sent) in [(5.0, 1), (10.0, 2)] {
+    // One that is not sent again waits as long as it may, which must be enough to send it once.
+    let (short, long) = (Duration::from_secs(2), Duration::from_mins(1));
+    for (max, sent, patience) in [(5.0, 1, short), (10.0, 2, long)] {
         let simulator = Simulator::builder()
             .list_lag(1_000_000)
             .after(|call, usual| match (call.endpoint, call.nth) {
@@ -185,8 +188,8 @@ fn the_limit_to_the_cost_holds_for_what_may_be_paid_twice() {
             .prices(prices())
             .max_cost(max)
             .on_ambiguous(OnAmbiguous::Resubmit)
-            .list_lag(std::time::Duration::from_hours(1))
-            .timeout(std::time::Duration::from_millis(300))
+            .list_lag(Duration::from_hours(1))
+            .timeout(patience)
             .build()
             .unwrap();
         let ended = run(&llm, [question()]).1;

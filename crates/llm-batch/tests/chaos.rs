@@ -120,7 +120,9 @@ fn whatever_goes_wrong_nothing_is_paid_twice_lost_or_swapped() {
 /// The same through tickets: many passes, few threads, and batches of three.
 #[test]
 fn whatever_goes_wrong_each_ticket_gets_its_own_answer_paid_for_once() {
-    each_seed(number("CHAOS_TICKETS").unwrap_or(TICKETS), |seed| {
+    let count = number("CHAOS_TICKETS").unwrap_or(TICKETS);
+    let [again, lost] = [(); 2].map(|()| AtomicU64::new(0));
+    each_seed(count, |seed| {
         let (simulator, place) = (simulator(seed).start().unwrap(), Place::quick());
         simulator.plant_foreign(3);
         let mut open: Vec<Request> = requests().collect();
@@ -150,9 +152,20 @@ fn whatever_goes_wrong_each_ticket_gets_its_own_answer_paid_for_once() {
             if open.is_empty() {
                 break;
             }
+            again.fetch_add(1, Ordering::Relaxed);
         }
         assert_paid_once(&simulator, seed);
+        let ambiguous = |entry: fs::DirEntry| {
+            let text = fs::read_to_string(entry.path()).unwrap();
+            text.contains(r#""status":"void""#) && text.contains(r#""may_be_paid":false"#)
+        };
+        let mut entries = fs::read_dir(place.state()).unwrap().map(Result::unwrap);
+        lost.fetch_add(u64::from(entries.any(ambiguous)), Ordering::Relaxed);
     });
+    // Where nothing is lost and nothing is taken up again, nothing of that is tried.
+    let (again, lost) = (again.into_inner(), lost.into_inner());
+    let is_tried = again > count / 10 && lost > count / 10;
+    assert!(count < 100 || is_tried, "{again} taken up again, {lost} with a create given up");
 }
 
 /// Not a test by itself: the process that is killed. It writes each outcome down as the program

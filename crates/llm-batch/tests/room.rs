@@ -13,22 +13,24 @@ use std::time::{Duration, SystemTime};
 use common::steps::Steps;
 use common::{Place, answer_with_ids, ask, plain_provider};
 use llm_batch::{
-    Builder, Call, CallError, Collected, CreateError, Created, Draft, Entry, LaneChoice, LlmBatch,
-    Progress, Provider, Request, Sink, Stop,
+    BatchError, Builder, Call, CallError, Collected, CreateError, Created, Draft, Entry,
+    LaneChoice, LlmBatch, Progress, Provider, Request, RequestError, Sink, Stop,
 };
 use serde_json::value::{RawValue, to_raw_value};
 
 /// Answers who is called `gated` when it is told to, and everybody else at once; `busy` is the name of a
-/// model that takes nothing.
+/// model that takes nothing. Batches end at once, but for those that begin with `runs`.
 #[derive(Debug, Default)]
 struct Gated(Steps);
 
 impl Provider for Gated {
     plain_provider!("gated");
 
-    fn create(&self, _: &Draft<'_>, _: &str, _: &Call<'_>) -> Result<Created, CreateError> {
-        self.0.reach("creates");
-        Ok(Created { batch_id: "b".to_owned(), progress: Progress::Ended })
+    fn create(&self, draft: &Draft<'_>, _: &str, _: &Call<'_>) -> Result<Created, CreateError> {
+        let id = draft.entries().next().unwrap().id;
+        self.0.reach(["creates", "creates the last"][usize::from(id == "runs, the last")]);
+        let progress = if id.starts_with("runs") { Progress::Running } else { Progress::Ended };
+        Ok(Created { batch_id: id.to_owned(), progress })
     }
 
     fn poll(&self, _: &str, _: &Call<'_>) -> Result<Progress, CallError> {
@@ -100,6 +102,31 @@ fn a_ticket_that_waits_behind_a_run_that_panics_is_asked_when_that_is_over() {
             assert_eq!(answer.unwrap().response.get(), format!("\"{id}\""));
         }
     });
+}
+
+/// Whoever waits behind it would have waited for its batch.
+#[test]
+fn room_that_comes_when_the_deadline_has_passed_goes_to_the_next_at_once() {
+    let (provider, place) = (Arc::new(Gated::default()), Place::quick());
+    let llm = settings(&provider, &place).lane(LaneChoice::Auto).max_concurrent(1).max_items(2);
+    let llm = llm.linger(Duration::from_mins(5)).build().unwrap();
+    let after = |wait| SystemTime::now() + wait;
+    let submit = |requests: [Request; 2]| requests.map(|request| llm.submit(request).unwrap());
+    let far = Duration::from_mins(10);
+    // What has no deadline is in a batch that runs on.
+    let [gated, _runs] = submit([ask("gated").with_deadline(after(far)), ask("runs")]);
+    provider.0.wait_for("asks");
+    let soon = after(Duration::from_millis(200));
+    let [late, runs] = submit([ask("late").with_deadline(soon), ask("runs, too")]);
+    let Err(BatchError::Failed(missed)) = late.wait() else { panic!("it cannot be asked") };
+    assert!(matches!(*missed, RequestError::DeadlineMissed { .. }), "{missed}");
+    let [next, _] = submit([ask("next").with_deadline(after(far)), ask("runs, the last")]);
+    provider.0.wait_for("creates the last");
+    provider.0.reach("may answer");
+    for ticket in [gated, next] {
+        ticket.wait_timeout(Duration::from_mins(1)).unwrap().unwrap();
+    }
+    assert!(runs.try_get().is_err(), "its batch runs");
 }
 
 /// All of them waited for what one was told.

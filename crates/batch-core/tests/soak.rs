@@ -11,7 +11,7 @@ use std::convert::Infallible;
 use std::sync::atomic::{AtomicIsize, Ordering::Relaxed};
 use std::thread;
 
-use batch_core::{Batch, BatchProcessor, Batcher, Builder, TicketSet, keyed_fn};
+use batch_core::{Batch, BatchProcessor, Batcher, Builder, Sim, TicketSet, keyed_fn};
 
 /// The system's allocator; it counts the live bytes of the process, and what each thread did.
 struct Counting;
@@ -117,6 +117,26 @@ fn keys_side_by_side_leave_no_byte() {
     for number in 1..5 {
         assert_eq!(round(number * ROUND) - before, 0, "after {} more items", number * ROUND);
     }
+}
+
+/// The queues of keys that are gone are kept for others, but not the room of long ones.
+#[test]
+fn many_batches_of_a_few_keys_leave_next_to_nothing() {
+    const KEYS: u64 = 16;
+    let builder = adder(1_000).max_batch_items(1).capacity(50_000).delivery_timeout(None);
+    let (batcher, mut sim) = Sim::new(builder.history(0), 1).unwrap();
+    let mut round = |items_a_key: u64| {
+        let items = (0..KEYS).flat_map(|key| key * 1_000..key * 1_000 + items_a_key);
+        let tickets = batcher.submit_all(items).unwrap();
+        let waiting = bytes();
+        sim.run(usize::MAX);
+        assert!(tickets.wait().into_iter().all(|outcome| outcome.is_ok()));
+        (waiting, bytes())
+    };
+    let (_, before) = round(1);
+    let (waiting, after) = round(1_000);
+    let (took, kept) = (waiting - before, after - before);
+    assert!(kept < took / 20, "{kept} bytes are kept of {took}");
 }
 
 /// A batch costs a few allocations, and an item of it none but a share in those.

@@ -126,7 +126,8 @@ impl<K: Ord + Clone, I, S: Slot> Accumulator<K, I, S> {
         }
         let (until, lingers) = match head {
             Head::Goes => {
-                self.turns.join(id, &mut lane.share);
+                let next = lane.peek(gate.now).map_or(0, |parcel| parcel.weight);
+                self.turns.join(id, &mut lane.share, next);
                 (NEVER, false)
             }
             Head::Waits { until, lingers } => {
@@ -144,6 +145,7 @@ impl<K: Ord + Clone, I, S: Slot> Accumulator<K, I, S> {
         }
         let until = until.min(lane.deadline());
         self.timers.set(Alarm::Lane(id), &mut lane.alarm, until);
+        lane.give_back_room();
         if lane.is_empty() && lane.in_flight == 0 {
             self.lanes.remove(id);
         }

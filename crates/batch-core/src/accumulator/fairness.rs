@@ -2,6 +2,9 @@
 //!
 //! A lane may overdraw its last batch of a turn, and pays for that in the next one ("surplus round
 //! robin"): what a batch weighs is not known before it goes, as it may fill until then.
+//!
+//! A turn is worth the heaviest batch of those that compete for it, and no more: one that is worth
+//! what somebody sent once would go on and on while keys of lighter batches wait.
 
 use super::few::Few;
 use super::lane::LaneId;
@@ -10,31 +13,41 @@ use super::lane::LaneId;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Share {
     /// Weight that the lane may still send before its turn is over, or has sent too much. Never
-    /// further from 0 than the quantum.
+    /// further from 0 than twice the heaviest batch that was sent or waited.
     credit: i128,
     /// The turn that the lane waits for or is in. It keeps it until the credit is used up, also
     /// while a batch in flight mutes it.
     turn: Option<u64>,
     /// The turn has begun: it is paid for.
     paid: bool,
-    /// The lane stands in [`Turns::ready`].
+    /// The lane stands in [`Turns::ready`], and with its stake in [`Turns::stakes`].
     ready: bool,
+    stake: u64,
+    /// The cost of the batch that it sent last.
+    last: u64,
 }
 
 /// The lanes that have a batch to send, in the order in which they may.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     ready: Few<(u64, LaneId), ()>,
+    /// What each of these likely sends next, the heaviest last.
+    stakes: Few<(u64, LaneId), ()>,
     /// The turn given to the lane that joined last.
     last: u64,
-    /// What a turn is worth: the largest batch so far, so that each turn sends at least one.
-    quantum: u64,
 }
 
 impl Turns {
-    /// Lets a lane take part: at the end, or where it was if its turn is not over.
-    pub(super) fn join(&mut self, id: LaneId, share: &mut Share) {
+    /// Lets a lane take part: at the end, or where it was if its turn is not over. `head` is the
+    /// weight of its next batch, which may grow: so what it sent last counts too.
+    pub(super) fn join(&mut self, id: LaneId, share: &mut Share, head: u64) {
+        let stake = head.max(share.last);
         if share.ready {
+            if share.stake != stake {
+                self.stakes.remove(&(share.stake, id));
+                self.stakes.insert((stake, id), ());
+                share.stake = stake;
+            }
             return;
         }
         let turn = *share.turn.get_or_insert_with(|| {
@@ -42,7 +55,9 @@ impl Turns {
             self.last
         });
         share.ready = true;
+        share.stake = stake;
         self.ready.insert((turn, id), ());
+        self.stakes.insert((stake, id), ());
     }
 
     /// Takes a lane out that has nothing to send now.
@@ -50,6 +65,7 @@ impl Turns {
         if share.ready {
             share.ready = false;
             self.ready.remove(&(share.turn.expect("a lane that is ready has a turn"), id));
+            self.stakes.remove(&(share.stake, id));
         }
     }
 
@@ -58,12 +74,15 @@ impl Turns {
         self.leave(id, share);
         // Batches without weight cost something too: they must not keep a turn for ever.
         let cost = weight.max(1);
-        self.quantum = self.quantum.max(cost);
+        let worth = self.stakes.last_key().map_or(cost, |(stake, _)| cost.max(*stake));
+        let worth = i128::from(worth);
         if !share.paid {
             share.paid = true;
-            share.credit += i128::from(self.quantum);
+            share.credit += worth;
         }
-        share.credit -= i128::from(cost);
+        // What was worth more may be gone.
+        share.credit = share.credit.clamp(-worth, worth) - i128::from(cost);
+        share.last = cost;
         if share.credit <= 0 {
             share.turn = None;
             share.paid = false;
@@ -77,6 +96,7 @@ impl Turns {
 
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
+        debug_assert_eq!(self.ready.len(), self.stakes.len());
         self.ready.len()
     }
 }

@@ -59,6 +59,11 @@ impl<K: Ord, V> Few<K, V> {
         self.first.as_ref()
     }
 
+    pub(super) fn last_key(&self) -> Option<&K> {
+        let last = self.rest.last_key_value().map(|(key, _)| key);
+        last.or(self.first.as_ref().map(|(key, _)| key))
+    }
+
     pub(super) fn get(&self, key: &K) -> Option<&V> {
         match self.side(key) {
             Ordering::Less => None,
@@ -109,6 +114,7 @@ mod tests {
                     _ => prop_assert_eq!(few.pop_first(), tree.pop_first()),
                 }
                 prop_assert_eq!(few.first().copied(), tree.first_key_value().map(|(k, v)| (*k, *v)));
+                prop_assert_eq!(few.last_key(), tree.last_key_value().map(|(k, _)| k));
                 prop_assert_eq!(few.keys().collect::<Vec<_>>(), tree.keys().collect::<Vec<_>>());
                 prop_assert_eq!((few.len(), few.is_empty()), (tree.len(), tree.is_empty()));
                 prop_assert_eq!(few.get(&key), tree.get(&key));

@@ -14,6 +14,9 @@ use super::run::{Known, Slot};
 use crate::id::ItemId;
 use crate::stats::DispatchReason;
 
+/// Places for batches that a queue keeps whatever it holds.
+const PLACES: usize = 16;
+
 /// Names a lane for as long as its key has work; never given out twice.
 pub(crate) type LaneId = u64;
 
@@ -90,6 +93,15 @@ impl<K, I, S: Slot> Lane<K, I, S> {
     /// Says whether nothing waits; a lane of which nothing is in flight either can be forgotten.
     pub(super) fn is_empty(&self) -> bool {
         self.fresh.is_empty() && self.reruns.is_empty()
+    }
+
+    /// Gives the room of a queue back that was long once.
+    pub(super) fn give_back_room(&mut self) {
+        let (len, places) = (self.fresh.len(), self.fresh.capacity());
+        // Far enough apart that a queue of about the same length is moved once.
+        if places > PLACES && len <= places / 8 {
+            self.fresh.shrink_to(PLACES.max(2 * len));
+        }
     }
 
     /// Says whether the last batch takes such an item.

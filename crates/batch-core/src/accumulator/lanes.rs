@@ -16,7 +16,7 @@ pub(super) struct Lanes<K, I, S: Slot> {
     /// The lane that the last item went to, which the next one likely goes to.
     last: Option<(LaneId, Boxed<K, I, S>)>,
     next: LaneId,
-    /// Empty queues of lanes that are gone, for those to come; a few at most.
+    /// Empty queues of lanes that are gone, for those to come; a few at most, and none that is large.
     spare: Vec<VecDeque<Fresh<I, S>>>,
 }
 

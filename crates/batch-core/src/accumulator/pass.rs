@@ -5,7 +5,6 @@
 //! of it only if something else comes while it is under way.
 
 use super::entry::Mark;
-use super::fairness::Share;
 use super::lane::LaneId;
 use super::packed::Packed;
 use super::policy::{Dispatch, Moment, Time, later};
@@ -93,7 +92,6 @@ impl<K: Ord + Clone, I, S: Slot> Accumulator<K, I, S> {
         flight.complete(&mut self.books, &mut self.retries);
         self.books.remember(|| flight.past(batch, pass.key, self.now));
         self.lanes.skip();
-        self.turns.charge(flight.lane, &mut Share::default(), flight.weight);
         self.note(|| Event::Settled { batch, items: 1 });
         self.note(|| Event::Finished { batch });
     }
@@ -105,7 +103,7 @@ impl<K: Ord + Clone, I, S: Slot> Accumulator<K, I, S> {
         let (id, lane) = self.lanes.of(pass.key);
         debug_assert_eq!(id, flight.lane, "nothing was done since it was sent");
         lane.in_flight += 1;
-        self.turns.join(id, &mut lane.share);
+        self.turns.join(id, &mut lane.share, flight.weight);
         self.turns.charge(id, &mut lane.share, flight.weight);
         self.timers.set(Alarm::Batch(batch), &mut flight.alarm, pass.known.deadline);
         self.flights.insert(batch, flight);

@@ -193,3 +193,22 @@ impl Pair {
         }
     }
 }
+
+/// What many batches stood in is given back, also by a key that always has work.
+#[test]
+fn a_queue_that_was_long_gives_its_room_back() {
+    let mut bench = Bench::new(Policy { max_items: 1, ..policy() });
+    let places = |bench: &Bench| {
+        let lanes = bench.queue.lanes.iter();
+        lanes.map(|(_, lane)| lane.fresh.capacity()).sum::<usize>()
+    };
+    for _ in 0..1_000 {
+        bench.push(1, 1);
+    }
+    assert!(places(&bench) >= 1_000);
+    for _ in 0..990 {
+        bench.sent();
+        bench.complete();
+    }
+    assert!(places(&bench) < 100, "{} places for 10 batches", places(&bench));
+}

@@ -83,7 +83,10 @@ pub(super) struct Model {
     pub(super) stats: Stats,
     /// Cost that each key sent while another waited for its turn all the time.
     pub(super) passed: [[u128; KEYS]; KEYS],
-    heaviest: u64,
+    /// The heaviest batch that competed with that of a key while it waited for its turn.
+    rivals: [u128; KEYS],
+    /// What each key sent last, unless it ran out of work since.
+    last: [u128; KEYS],
 }
 
 impl Model {
@@ -101,7 +104,8 @@ impl Model {
             halted: None,
             stats: Stats::default(),
             passed: [[0; KEYS]; KEYS],
-            heaviest: 0,
+            rivals: [0; KEYS],
+            last: [0; KEYS],
             policy,
         }
     }
@@ -268,14 +272,15 @@ impl Model {
             self.item(seq).state = State::Flies;
         }
         let weight = self.weigh(&seqs).max(1);
-        self.heaviest = self.heaviest.max(u64::try_from(weight).unwrap());
         for waits in (0..KEYS).filter(|waits| *waits != key) {
             let passed = &mut self.passed[waits][key];
+            let worth = weight.max(self.rivals[waits]);
+            assert!(*passed < worth, "key {key} had sent {passed} while {waits} was ready");
             *passed += weight;
-            let turn = 2 * u128::from(self.heaviest);
-            assert!(*passed <= turn, "key {key} sent {passed} while {waits} was ready");
         }
         self.passed[key] = [0; KEYS];
+        self.rivals[key] = 0;
+        self.last[key] = weight;
         let armed = seqs.iter().map(|&seq| self.get(seq).deadline).min().unwrap();
         self.flights.push(Flight { batch, key, seqs, armed, completed: false });
         self.flights.last().unwrap()
@@ -295,11 +300,29 @@ impl Model {
         }
     }
 
-    /// Notes which keys do not wait for their turn.
+    /// Notes which keys do not wait for their turn, and what the others may send in one.
     pub(super) fn note_turns(&mut self) {
+        let mut heaviest = 0;
         for key in 0..KEYS {
             if self.next(key).is_none() {
                 self.passed[key] = [0; KEYS];
+                self.rivals[key] = 0;
+                let Key { fresh, reruns } = &self.keys[key];
+                let is_idle = fresh.is_empty() && reruns.is_empty();
+                if is_idle && !self.flights.iter().any(|flight| flight.key == key) {
+                    self.last[key] = 0;
+                }
+                continue;
+            }
+            // One that is put back may be due meanwhile, and go before the one that was seen first.
+            let reruns = self.keys[key].reruns.iter().map(|rerun| &rerun.seqs);
+            let fresh = self.keys[key].fresh.first().map(|fresh| &fresh.seqs);
+            let head = reruns.chain(fresh).map(|seqs| self.weigh(seqs)).max();
+            heaviest = heaviest.max(head.unwrap_or_default()).max(self.last[key]);
+        }
+        for key in 0..KEYS {
+            if self.next(key).is_some() {
+                self.rivals[key] = self.rivals[key].max(heaviest);
             }
         }
     }

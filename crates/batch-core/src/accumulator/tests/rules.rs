@@ -340,6 +340,35 @@ fn keys_share_by_weight() {
     assert!(sent[0] >= 7_000);
 }
 
+/// What a key sent once is not what a turn is worth from then on.
+#[test]
+fn a_heavy_batch_that_is_gone_keeps_nobody_from_its_turn() {
+    let mut bench = Bench::new(Policy { max_items: 1, max_in_flight: 1, ..policy() });
+    bench.push(9, 1_000_000);
+    bench.sent();
+    bench.complete();
+    for _ in 0..30 {
+        bench.push(1, 1);
+    }
+    let light = bench.push(2, 1);
+    bench.sent();
+    bench.complete();
+    assert_eq!(bench.sent(), Some(vec![light]), "the key that came second is second");
+    bench.complete();
+
+    // One that waits is worth the same of each other key, and no more once it was withdrawn.
+    let heavy = bench.push(3, 10);
+    for _ in 0..5 {
+        bench.sent();
+        bench.complete();
+    }
+    assert!(bench.queue.cancel(0, id(heavy), None).is_some());
+    let light = bench.push(4, 1);
+    bench.sent();
+    bench.complete();
+    assert_eq!(bench.sent(), Some(vec![light]));
+}
+
 /// Times, weights and delays at the end of their range neither overflow nor break a law.
 #[test]
 fn extreme_values_break_nothing() {

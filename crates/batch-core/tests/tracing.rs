@@ -10,8 +10,9 @@ use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use batch_core::{
-    BatchError, BatchOf, BatchProcessor, Batcher, Close, Dispatched, Disposition, Event, ItemId,
-    Journal, JournalError, JournalErrorKind, Observer, Retry, Sim, TracingObserver,
+    Batch, BatchError, BatchOf, BatchProcessor, Batcher, Close, Dispatched, Disposition, Event,
+    ItemId, Journal, JournalError, JournalErrorKind, ManualClock, Observer, Retry, Sim,
+    TracingObserver, keyed_fn,
 };
 use common::{Gate, LONG, Recorder, Watched};
 use tracing::field::{Field, Visit};
@@ -471,4 +472,65 @@ fn an_admission_that_is_told_last_is_linked_all_the_same() {
     assert_eq!(trace.handles(&caller), 1);
     let nothing = "TracingObserver { batcher: \"slow\", items: 0, batches: 0 }";
     assert_eq!(format!("{observer:?}"), nothing);
+}
+
+/// Lets a batch time out before the processor is given it: before, or after, that is told.
+struct Descheduled {
+    inner: Arc<TracingObserver>,
+    clock: ManualClock,
+    is_told_before: bool,
+    over: Gate,
+}
+
+impl Observer<u64> for Descheduled {
+    fn event(&self, event: &Event<'_, u64>) {
+        if self.is_told_before {
+            self.inner.event(event);
+        }
+        match event {
+            Event::Dispatched(_) => {
+                self.clock.advance(LONG);
+                self.over.pass();
+            }
+            Event::Finished { .. } => {
+                if !self.is_told_before {
+                    self.inner.event(event);
+                }
+                self.over.open();
+                return;
+            }
+            _ => {}
+        }
+        if !self.is_told_before {
+            self.inner.event(event);
+        }
+    }
+
+    fn around(&self, batch: &Dispatched<'_, u64>, call: &mut dyn FnMut()) {
+        self.inner.around(batch, call);
+    }
+}
+
+#[test]
+fn a_batch_that_is_over_before_its_call_is_let_go_of() {
+    let trace = Trace::get();
+    for is_told_before in [false, true] {
+        let inner = Arc::new(TracingObserver::new("early"));
+        let (clock, over, gone) = (ManualClock::new(), Gate::default(), Gate::default());
+        let observer =
+            Descheduled { inner: Arc::clone(&inner), clock: clock.clone(), is_told_before, over };
+        let ends = keyed_fn(|_| 0, |_: &u64, batch: Batch<u64, u64, ()>| drop(batch));
+        let builder = Batcher::builder(ends).observer(Watched(observer, gone.clone()));
+        let batcher = builder.clock(clock).delivery_timeout(Some(LONG)).build().unwrap();
+        let caller = info_span!("caller");
+        let tickets = caller.in_scope(|| batcher.submit_all([1, 2]).unwrap());
+        let outcomes = tickets.wait();
+        assert!(outcomes.iter().all(|outcome| matches!(outcome, Err(BatchError::TimedOut))));
+        drop(batcher);
+        gone.pass();
+        assert_eq!(trace.handles(&caller), 1);
+        assert!(trace.batches("early").iter().all(|batch| batch.handles == 0));
+        let nothing = "TracingObserver { batcher: \"early\", items: 0, batches: 0 }";
+        assert_eq!(format!("{inner:?}"), nothing);
+    }
 }

@@ -25,7 +25,8 @@ const TARGET: &str = "batch_core";
 /// did not take (`ERROR`).
 ///
 /// While an item is not final it holds the span of its submit open, so the capacity of the batcher
-/// bounds what is kept. Each batcher needs an observer of its own. Items that a thread of the
+/// bounds what is kept. An item that times out just before the call with its batch has no link. Each
+/// batcher needs an observer of its own. Items that a thread of the
 /// journal accepts for [`submit_async`](crate::Batcher::submit_async) have no link.
 ///
 /// # Examples
@@ -49,7 +50,20 @@ struct Spans {
     origins: BTreeMap<ItemId, Origin>,
     /// Batches that something may still come of.
     batches: BTreeMap<BatchId, Span>,
+    /// What is over of batches that the processor was not given yet, as time-outs are.
+    early: BTreeMap<BatchId, Early>,
 }
+
+#[derive(Default)]
+struct Early {
+    items: BTreeSet<ItemId>,
+    /// Nothing more comes of the batch.
+    is_over: bool,
+}
+
+/// How many batches are looked for that are over before their call. A thread gives one at a time, so
+/// there are never as many; what was told out of order is forgotten by this.
+const MOST_EARLY: usize = 256;
 
 /// Where an item came from.
 enum Origin {
@@ -107,6 +121,9 @@ impl TracingObserver {
     fn settled(&self, settled: &Settled<'_>) {
         let (over, batch) = {
             let mut spans = lock(&self.spans);
+            if !spans.batches.contains_key(&settled.batch) {
+                spans.early(settled.batch).items.extend(settled.items);
+            }
             (spans.end(settled.items), spans.batch(settled.batch))
         };
         drop(over);
@@ -135,7 +152,7 @@ impl<K: Debug> Observer<K> for TracingObserver {
             Event::Again { batch, retried, split } => self.again(*batch, *retried, *split),
             Event::Unsent { items, end } => self.unsent(items, *end),
             Event::Finished { batch, .. } => {
-                let span = lock(&self.spans).batches.remove(batch);
+                let span = lock(&self.spans).finish(*batch);
                 drop(span);
             }
             Event::JournalFailed { error } => {
@@ -182,9 +199,12 @@ impl Spans {
 
     /// Notes a batch; returns where its items came from.
     fn send(&mut self, batch: BatchId, items: &[ItemId], span: &Span) -> Vec<Span> {
-        self.batches.insert(batch, span.clone());
+        let early = self.early.remove(&batch).unwrap_or_default();
+        if !early.is_over {
+            self.batches.insert(batch, span.clone());
+        }
         let mut origins = Vec::with_capacity(items.len());
-        for item in items {
+        for item in items.iter().filter(|item| !early.items.contains(item)) {
             match self.origins.entry(*item).or_insert_with(Origin::unknown) {
                 Origin::Known(origin) => origins.push(origin.clone()),
                 Origin::Awaited { batches, .. } => batches.push(span.clone()),
@@ -206,6 +226,22 @@ impl Spans {
         over
     }
 
+    /// Notes that nothing more comes of a batch; returns what is to be dropped.
+    fn finish(&mut self, batch: BatchId) -> Option<Span> {
+        let span = self.batches.remove(&batch);
+        if span.is_none() {
+            self.early(batch).is_over = true;
+        }
+        span
+    }
+
+    fn early(&mut self, batch: BatchId) -> &mut Early {
+        if self.early.len() >= MOST_EARLY {
+            self.early.pop_first();
+        }
+        self.early.entry(batch).or_default()
+    }
+
     fn batch(&self, batch: BatchId) -> Span {
         self.batches.get(&batch).cloned().unwrap_or_else(Span::none)
     }
@@ -223,7 +259,7 @@ impl Debug for TracingObserver {
         f.debug_struct("TracingObserver")
             .field("batcher", &self.batcher)
             .field("items", &spans.origins.len())
-            .field("batches", &spans.batches.len())
+            .field("batches", &(spans.batches.len() + spans.early.len()))
             .finish()
     }
 }

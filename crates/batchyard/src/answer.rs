@@ -1,5 +1,7 @@
 //! From the text of an answer to file changes.
 
+use std::collections::HashSet;
+
 use git_batch::{Action, Change, Mode};
 
 use crate::json::{Fault, Object};
@@ -37,9 +39,10 @@ pub(crate) fn read(text: &str, allow: &Allow) -> Result<Edit, Unusable> {
         return Err(Unusable::Shape("\"files\" is empty".to_owned()));
     }
     let mut changes: Vec<Change> = Vec::with_capacity(files.len());
+    let mut paths = HashSet::new();
     for file in files {
         let change = read_file(file, allow)?;
-        if changes.iter().any(|other| other.path == change.path) {
+        if !paths.insert(change.path.clone()) {
             return Err(Unusable::Shape(format!("the path \"{}\" stands twice", change.path)));
         }
         changes.push(change);

@@ -1,5 +1,6 @@
 //! The command line: what can be asked for, and the way from there to an exit status.
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -70,7 +71,7 @@ enum Llm {
     /// Say what a state folder knows of its submissions, also while a run is using it
     Status(llm_state::Options),
     /// Ask the provider to stop working on the batches of a state folder
-    Cancel(llm_state::Options),
+    Cancel(llm_state::Cancel),
 }
 
 /// What every command is given beside its own options.
@@ -114,11 +115,39 @@ pub(crate) fn start() -> ExitCode {
         stop.exit
     });
     let mut exit = session.output.finish(exit);
-    if session.interrupt.seen() {
+    if session.interrupt.has_cut_short() {
         session.interrupt.say_goodbye();
         exit = Exit::Interrupted;
     }
     exit.into()
+}
+
+/// Returns the command that starts this process again, quoted for a shell, from whatever folder.
+pub(crate) fn resume_command() -> String {
+    let folder = std::env::current_dir().map(|folder| format!("cd {} && ", quoted(&folder)));
+    let args: Vec<String> = std::env::args_os().map(|arg| quoted(arg.as_ref())).collect();
+    folder.unwrap_or_default() + &args.join(" ")
+}
+
+/// Quotes an argument for a shell, where that is needed; what is not text is written byte by byte.
+fn quoted(arg: &Path) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@+%".contains(c);
+    match arg.to_str() {
+        Some(arg) if !arg.is_empty() && arg.chars().all(is_plain) => arg.to_owned(),
+        Some(arg) if !arg.chars().any(char::is_control) => {
+            format!("'{}'", arg.replace('\'', r"'\''"))
+        }
+        _ => {
+            let byte = |byte: &u8| match byte {
+                b if b.is_ascii_alphanumeric() || b"-_./".contains(b) => char::from(*b).to_string(),
+                b => format!("\\x{b:02x}"),
+            };
+            format!(
+                "$'{}'",
+                arg.as_os_str().as_encoded_bytes().iter().map(byte).collect::<String>()
+            )
+        }
+    }
 }
 
 /// Parses a duration of the command line: a whole number and `ms`, `s`, `m`, `h` or `d`.
@@ -146,6 +175,17 @@ mod tests {
     fn the_command_line_is_consistent() {
         use clap::CommandFactory;
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_command_is_quoted_so_that_a_shell_reads_it_back() {
+        use std::os::unix::ffi::OsStrExt;
+        let quote = |bytes: &[u8]| quoted(Path::new(std::ffi::OsStr::from_bytes(bytes)));
+        assert_eq!(quote(b"plan/plan.toml"), "plan/plan.toml");
+        assert_eq!(quote(b""), "''");
+        assert_eq!(quote(b"it's"), r"'it'\''s'");
+        assert_eq!(quote(b"r\xff p"), r"$'r\xff\x20p'");
+        assert_eq!(quote(b"a\x1bb"), r"$'a\x1bb'");
     }
 
     #[test]

@@ -5,8 +5,7 @@ use std::convert::Infallible;
 use llm_batch::{Builder, Error, Loaded, Request, Run};
 
 use crate::cli::Session;
-use crate::commands::llm_run::not_run;
-use crate::exit::Stop;
+use crate::exit::{Stop, not_run};
 use crate::progress::Progress;
 use crate::results::Results;
 
@@ -54,6 +53,10 @@ pub(crate) fn finish(
         })
     });
     drop(progress);
-    results.finish()?;
+    match &ended {
+        // Where nothing was started, nothing is left behind.
+        Err(error) if error.run().is_none() => results.abandon(),
+        _ => results.finish()?,
+    }
     Ok(ended)
 }

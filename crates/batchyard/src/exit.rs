@@ -70,6 +70,14 @@ impl Stop {
         &self.message
     }
 
+    /// Makes of a refusal what it is once the work is begun: unfinished, as running again goes on with it.
+    pub(crate) fn once_begun(mut self) -> Stop {
+        if self.exit == Exit::NotStarted || self.exit == Exit::SomeFailed {
+            self.exit = Exit::Unfinished;
+        }
+        self
+    }
+
     /// Says what to do.
     pub(crate) fn help(mut self, help: impl fmt::Display) -> Stop {
         self.help = Some(help.to_string());
@@ -100,4 +108,16 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
         cause = error.source();
     }
     text
+}
+
+/// Says why a run of requests ended, with the status that belongs to it.
+pub(crate) fn not_run(error: &llm_batch::Error) -> Stop {
+    use llm_batch::Error;
+    let message = chain(error);
+    match error {
+        Error::Ambiguous { .. } | Error::Pending { .. } | Error::StateBusy { .. } => {
+            Stop::unfinished(message)
+        }
+        _ => Stop::refused(message),
+    }
 }

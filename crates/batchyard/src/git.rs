@@ -1,7 +1,8 @@
-//! The `git` program, for what the program itself does beside the batches: the scratch
-//! repositories of a demo.
+//! The `git` program, for what this program itself does beside the batches: what a run asks its
+//! repository, and the scratch repositories of a demo.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -41,6 +42,25 @@ impl Git {
         &self,
         args: impl IntoIterator<Item = S>,
     ) -> Result<String, String> {
+        let printed = self.bytes(args)?;
+        Ok(String::from_utf8_lossy(&printed).trim_end_matches('\n').to_owned())
+    }
+
+    /// Runs git and returns the path that it printed, also one that is not text.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Git::run).
+    pub(crate) fn path<S: AsRef<OsStr>>(
+        &self,
+        args: impl IntoIterator<Item = S>,
+    ) -> Result<PathBuf, String> {
+        let mut printed = self.bytes(args)?;
+        printed.pop_if(|last| *last == b'\n');
+        Ok(PathBuf::from(OsString::from_vec(printed)))
+    }
+
+    fn bytes<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Result<Vec<u8>, String> {
         let mut command = Command::new("git");
         for (key, _) in std::env::vars_os() {
             if key.as_encoded_bytes().starts_with(b"GIT_") {
@@ -62,7 +82,7 @@ impl Git {
             .output()
             .map_err(|error| format!("cannot run git: {error}"))?;
         if output.status.success() {
-            return Ok(String::from_utf8_lossy(&output.stdout).trim_end_matches('\n').to_owned());
+            return Ok(output.stdout);
         }
         let name = args.first().map(|arg| arg.as_ref().to_string_lossy()).unwrap_or_default();
         let said = String::from_utf8_lossy(&output.stderr);

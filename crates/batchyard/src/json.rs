@@ -3,6 +3,7 @@
 //! A field is decoded only when it is asked for, straight from the text of the line, so that an
 //! error can name it and so that raw bodies pass through byte for byte.
 
+use std::collections::HashSet;
 use std::fmt;
 
 use serde::de::{DeserializeOwned, Deserializer, MapAccess, Visitor};
@@ -170,8 +171,9 @@ impl<'de: 'a, 'a> serde::Deserialize<'de> for Fields<'a> {
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
                 let mut fields: Vec<(String, Option<&'a RawValue>)> = Vec::new();
+                let mut seen = HashSet::new();
                 while let Some((key, value)) = map.next_entry::<String, &'de RawValue>()? {
-                    if fields.iter().any(|(known, _)| *known == key) {
+                    if !seen.insert(key.clone()) {
                         let message = format_args!("the key \"{key}\" stands twice");
                         return Err(serde::de::Error::custom(message));
                     }

@@ -41,17 +41,17 @@ impl Output {
         Output { json, quiet, verbose, stdout: Arc::new(Mutex::new(stdout)) }
     }
 
-    /// Prints one line of a result.
-    pub(crate) fn line(&self, text: impl AsRef<[u8]>) {
+    /// Prints one line of a result for people; control characters and line ends in it are escaped.
+    pub(crate) fn human(&self, text: impl AsRef<str>) {
+        let text = visible(text.as_ref());
+        self.raw(if text.contains('\n') { text.replace('\n', "\\n") } else { text.into_owned() });
+    }
+
+    /// Prints one line of a result as it is: for records that programs read.
+    pub(crate) fn raw(&self, text: impl AsRef<[u8]>) {
         let mut stdout = self.lock();
         stdout.put(text.as_ref());
         stdout.put(b"\n");
-    }
-
-    /// Prints one line of a result for people; line ends in it are escaped too.
-    pub(crate) fn human(&self, text: impl AsRef<str>) {
-        let text = visible(text.as_ref());
-        self.line(if text.contains('\n') { text.replace('\n', "\\n") } else { text.into_owned() });
     }
 
     /// Prints text as it is, without a line end of its own.
@@ -62,7 +62,7 @@ impl Output {
     /// Prints one JSON object in one line.
     pub(crate) fn object(&self, value: &impl Serialize) {
         let text = serde_json::to_vec(value).expect("the shapes that are printed have string keys");
-        self.line(text);
+        self.raw(text);
     }
 
     /// Says something on stderr, unless `--quiet` was given.

@@ -31,6 +31,14 @@ pub(crate) struct RemoteBranches {
     default: Option<String>,
 }
 
+/// A branch that is in the way of another.
+#[derive(Debug)]
+pub(crate) struct Clash {
+    pub(crate) name: String,
+    pub(crate) is_remote: bool,
+    pub(crate) wanted: String,
+}
+
 /// Where it is noted what a run has left on which branch.
 const LEFT: &str = "refs/batchyard/run/";
 
@@ -47,13 +55,12 @@ impl Repository {
     /// Opens a repository; nothing is written.
     pub(crate) fn open(folder: &Path, remote: &str) -> Result<Repository, Stop> {
         let git = Git::at(folder);
-        let ask = |what| git.run(["rev-parse", "--path-format=absolute", what]);
+        let ask = |what| git.path(["rev-parse", "--path-format=absolute", what]);
         let (own, common) = ask("--git-dir")
             .and_then(|own| ask("--git-common-dir").map(|common| (own, common)))
             .map_err(Stop::refused)?;
-        let network =
-            program::Git::open(Path::new(&own)).map_err(|error| Stop::refused(chain(&error)))?;
-        let held = Path::new(&common).join("batchyard").join("run");
+        let network = program::Git::open(&own).map_err(|error| Stop::refused(chain(&error)))?;
+        let held = common.join("batchyard").join("run");
         Ok(Repository { remote: remote.to_owned(), network, git, held })
     }
 
@@ -113,6 +120,27 @@ impl Repository {
             Some((name.to_owned(), branch))
         };
         Ok(said.lines().filter_map(read).collect())
+    }
+
+    /// Returns a branch that one of `wanted` cannot be beside, with that one: of two names one is a folder
+    /// of the other. Looked for here and, where they are to be pushed, at the remote.
+    pub(crate) fn clash(
+        &self,
+        wanted: &[String],
+        remote: Option<&RemoteBranches>,
+    ) -> Result<Option<Clash>, String> {
+        let pattern = "refs/heads/batchyard";
+        let local = self.git.run(["for-each-ref", "--format=%(refname:lstrip=2)", pattern])?;
+        let here = local.lines().map(|name| (name, false));
+        let there = remote.iter().flat_map(|remote| remote.tips.keys());
+        let there = there.map(|name| (name.as_str(), true));
+        let is_inside = |inner: &str, outer: &str| {
+            inner.strip_prefix(outer).is_some_and(|r| r.starts_with('/'))
+        };
+        Ok(here.chain(there).find_map(|(name, is_remote)| {
+            let other = wanted.iter().find(|w| is_inside(w, name) || is_inside(name, w))?;
+            Some(Clash { name: name.to_owned(), is_remote, wanted: other.clone() })
+        }))
     }
 
     /// Notes where a run leaves branches.

@@ -11,11 +11,12 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use crate::exit::{self, Exit};
 use crate::output::{Output, complain};
 
-/// What the first signal does; shared by the command and the thread that watches for signals.
+/// What a signal does; shared by the command and the thread that watches for signals.
 ///
 /// While a command only waits (for a provider, for stdin), a signal ends the process: all that
 /// matters is on disk by then. While a command writes (refs, a push), the signal is noted, and
-/// the command ends by itself when the write is over.
+/// the command ends by itself when the write is over. The second signal ends the process and the
+/// programs that it waits for; the third ends the process in the handler itself.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Interrupt {
     seen: Arc<AtomicBool>,
@@ -28,6 +29,8 @@ struct State {
     writes: usize,
     /// The command that goes on with the work, if there is something to go on with.
     resume: Option<String>,
+    /// The work is done: what is left is to say so.
+    is_finished: bool,
     /// Ends the wait for a provider; what was submitted goes on there.
     wait: Option<Stop>,
 }
@@ -37,21 +40,35 @@ impl Interrupt {
     pub(crate) fn watch(output: &Output) -> io::Result<Interrupt> {
         let interrupt = Interrupt::default();
         let (mut wake, notify) = UnixStream::pair()?;
+        let twice = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
-            // In this order: the first signal finds the flag unset, the second ends the process.
             let status = i32::from(Exit::Interrupted.code());
-            let seen = Arc::clone(&interrupt.seen);
-            signal_hook::flag::register_conditional_shutdown(signal, status, Arc::clone(&seen))?;
-            signal_hook::flag::register(signal, seen)?;
+            signal_hook::flag::register_conditional_shutdown(signal, status, Arc::clone(&twice))?;
+            signal_hook::flag::register(signal, Arc::clone(&interrupt.seen))?;
             signal_hook::low_level::pipe::register(signal, notify.try_clone()?)?;
         }
         let watcher = interrupt.clone();
         let output = output.clone();
-        std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
-            if wake.read_exact(&mut [0]).is_ok() {
+        let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
+            std::thread::Builder::new().name(name.to_owned()).spawn(work).map(drop)
+        };
+        let watch = move || {
+            if wake.read_exact(&mut [0]).is_err() {
+                return;
+            }
+            // On a thread of its own: nobody may be reading what it says.
+            let (first, said) = (watcher.clone(), output.clone());
+            if spawn("signal", Box::new(move || first.first(&said))).is_err() {
                 watcher.first(&output);
             }
-        })?;
+            if wake.read_exact(&mut [0]).is_ok() {
+                twice.store(true, Ordering::SeqCst);
+                git_batch::program::end_all();
+                output.flush();
+                std::process::exit(i32::from(Exit::Interrupted.code()));
+            }
+        };
+        spawn("signals", Box::new(watch))?;
         Ok(interrupt)
     }
 
@@ -63,6 +80,17 @@ impl Interrupt {
     /// Returns what a signal sets.
     pub(crate) fn flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.seen)
+    }
+
+    /// Notes that the work is done and only has to be told: a signal changes nothing about it any more.
+    pub(crate) fn finish(&self) {
+        let mut state = self.lock();
+        (state.resume, state.is_finished) = (None, true);
+    }
+
+    /// Returns whether a signal came before the work was done.
+    pub(crate) fn has_cut_short(&self) -> bool {
+        self.seen() && !self.lock().is_finished
     }
 
     /// Ends the command here if a signal came; for the places between two steps.
@@ -105,6 +133,9 @@ impl Interrupt {
         }
         if state.writes > 0 {
             complain("interrupted: ending the write in progress; a second signal ends at once");
+            return;
+        }
+        if state.is_finished {
             return;
         }
         output.flush();

@@ -268,6 +268,82 @@ fn results_of_something_else_are_not_touched() {
     assert_eq!(server.seen().len(), 0);
 }
 
+/// A last line without its end is no result for that reason alone.
+#[test]
+fn a_file_that_is_no_results_is_left_alone() {
+    let yard = Yard::new();
+    let server = Server::start(Creates::Work);
+    yard.write("r.jsonl", requests(&[("a", "judge", "m")]));
+    std::fs::create_dir(yard.path("out.jsonl.state")).expect("made");
+    let whole = "{\"id\":\"a\",\"status\":\"errored\"}\n";
+    for foreign in
+        ["{\"name\":\"x\",\"private\":true}", "{\"id\":\"x\",\"private\":true}", "my notes"]
+    {
+        for before in ["", whole] {
+            yard.write("out.jsonl", format!("{before}{foreign}"));
+            run(&yard, &server).refused(&["the end of out.jsonl is no result"]);
+            assert_eq!(yard.read("out.jsonl"), format!("{before}{foreign}"));
+        }
+    }
+    assert_eq!(server.seen().len(), 0);
+}
+
+#[test]
+fn the_results_are_never_what_is_read() {
+    let yard = Yard::new();
+    let server = Server::start(Creates::Work);
+    let text = requests(&[("a", "judge", "m")]).trim_end().to_owned();
+    yard.write("out.jsonl", &text);
+    std::fs::create_dir(yard.path("state")).expect("made");
+    std::os::unix::fs::symlink("out.jsonl", yard.path("r.jsonl")).expect("linked");
+    for more in [&["--state", "state"][..], &["--state", "state", "--fresh"]] {
+        finish(command(&yard, &server).args(more), b"").refused(&["same file", "r.jsonl"]);
+        assert_eq!(yard.read("out.jsonl"), text);
+    }
+    assert_eq!(server.seen().len(), 0);
+}
+
+/// The first run is in the middle of a line.
+#[test]
+fn a_second_run_does_not_touch_the_results_of_the_first() {
+    let yard = Yard::new();
+    let server = Server::start(Creates::Work);
+    yard.write("r.jsonl", requests(&[("a", "judge", "m"), ("b", "judge", "m")]));
+    run(&yard, &server).code(0);
+    let text = yard.read("out.jsonl");
+    let torn = &text[..text.len() - 5];
+    yard.write("out.jsonl", torn);
+    let held = |path: &str| {
+        let file = std::fs::File::open(yard.path(path)).expect("it is there");
+        file.lock().expect("it is locked");
+        file
+    };
+    for path in ["out.jsonl.state/lock", "out.jsonl"] {
+        let lock = held(path);
+        let ran = run(&yard, &server).code(3);
+        assert_eq!((ran.stdout.as_str(), yard.read("out.jsonl").as_str()), ("", torn), "{path}");
+        drop(lock);
+    }
+    // Nor one with a state of its own.
+    let lock = held("out.jsonl");
+    std::fs::create_dir(yard.path("other")).expect("made");
+    finish(command(&yard, &server).args(["--state", "other"]), b"").code(3);
+    finish(command(&yard, &server).args(["--state", "other", "--fresh"]), b"").code(3);
+    assert_eq!(yard.read("out.jsonl"), torn);
+    drop(lock);
+    run(&yard, &server).code(0);
+    assert_eq!((server.creates().len(), results(&yard).len()), (1, 2));
+}
+
+#[test]
+fn a_refusal_leaves_no_results_behind() {
+    let yard = Yard::new();
+    let server = Server::start(Creates::Work);
+    yard.write("r.jsonl", "broken\n");
+    run(&yard, &server).refused(&["r.jsonl:1"]);
+    assert!(!yard.path("out.jsonl").exists());
+}
+
 #[test]
 fn recorded_answers_need_no_network_and_no_key() {
     let yard = Yard::new();
@@ -322,14 +398,21 @@ fn the_provider_openai_and_the_lane_sync_work_too() {
 fn the_state_can_be_looked_at_and_its_batches_cancelled_while_a_run_waits() {
     let yard = Yard::new();
     let server = Server::start(Creates::NeverEnd);
-    yard.write("r.jsonl", requests(&[("a", "judge", "m"), ("b", "judge", "m")]));
+    let kind = "ju\u{1b}[2Jdge";
+    yard.write("r.jsonl", requests(&[("a", kind, "m"), ("b", kind, "m")]));
     let mut child = command(&yard, &server).stdout(Stdio::null()).spawn().expect("it starts");
     server.wait_for("GET", 1);
-    let ask = |what: &str| {
+    let asked = |what: &str, more: &[&str]| {
         let mut command = yard.program();
         command.env("ANTHROPIC_API_KEY", KEY).args(["llm", what, "--json"]);
-        finish(command.args(["--state", "out.jsonl.state"]), b"").code(0)
+        finish(command.args(["--state", "out.jsonl.state"]).args(more), b"")
     };
+    let ask = |what: &str| {
+        let base_url = ["--base-url", &server.url];
+        asked(what, if what == "cancel" { &base_url } else { &[] }).code(0)
+    };
+    // A state may be somebody else's, and so may the host that it names.
+    asked("cancel", &[]).refused(&["--base-url", &server.url]);
     let status = ask("status");
     assert_eq!(status.summary()["pending"], 2);
     assert_eq!(status.objects()[0]["status"], "submitted");
@@ -343,6 +426,9 @@ fn the_state_can_be_looked_at_and_its_batches_cancelled_while_a_run_waits() {
         (&json!(2), &json!("done"))
     );
     assert_eq!(ask("cancel").summary()["batches"], 0);
+    // What others have written drives no terminal.
+    let ran = yard.run(["llm", "status", "--state", "out.jsonl.state"]).code(0);
+    assert!(ran.stdout.contains("ju\\u{1b}[2Jdge") && !ran.stdout.contains('\u{1b}'), "{ran:?}");
     yard.run(["llm", "status", "--state", "nowhere"]).refused(&["nowhere", "no state folder"]);
 }
 

@@ -3,8 +3,9 @@
 mod common;
 
 use std::fs::File;
-use std::io::{Read as _, Write as _};
-use std::process::{Command, Stdio};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
 
 use common::{Yard, finish};
 
@@ -46,7 +47,10 @@ fn a_reader_that_goes_away_is_no_fault() {
 
 #[test]
 fn a_full_disk_behind_stdout_is_told() {
-    let Ok(full) = File::options().write(true).open("/dev/full") else { return };
+    let Ok(full) = File::options().write(true).open("/dev/full") else {
+        eprintln!("not looked at: there is no /dev/full here");
+        return;
+    };
     let yard = Yard::new();
     yard.write("l.jsonl", "{\"id\":\"a\"}\n");
     let output = yard
@@ -112,4 +116,87 @@ fn a_signal_before_any_work_ends_the_program_with_nothing_done() {
     assert!(output.stdout.is_empty());
     assert!(String::from_utf8_lossy(&output.stderr).contains("interrupted"));
     assert!(yard.everything("repo") == before);
+}
+
+/// Sends a signal as a terminal does: to all of the process group.
+fn interrupt(child: &Child) {
+    let group = format!("-{}", child.id());
+    let sent = Command::new("kill").args(["-s", "INT", "--", &group]).status();
+    assert!(sent.expect("kill runs").success());
+}
+
+/// Makes a pipe with a name: reading it ends when all are gone that have it open to write.
+fn named_pipe(yard: &Yard, name: &str) -> std::path::PathBuf {
+    let path = yard.path(name);
+    assert!(Command::new("mkfifo").arg(&path).status().expect("mkfifo runs").success());
+    path
+}
+
+#[test]
+fn ctrl_c_at_a_terminal_lets_a_push_come_to_its_end() {
+    let yard = Yard::with_repository();
+    let (begun, go) = (named_pipe(&yard, "begun"), named_pipe(&yard, "go"));
+    let hook = yard.write(
+        "repo/.git/hooks/pre-push",
+        format!("#!/bin/sh\necho > '{}'; read x < '{}'\n", begun.display(), go.display()),
+    );
+    common::make_executable(&hook);
+    yard.write(
+        "ops.jsonl",
+        concat!(
+            r#"{"id":"c","op":"commit","branch":"b","message":"m","changes":[{"path":"p","content":"x"}]}"#,
+            "\n",
+            r#"{"id":"p","op":"push","branch":"b"}"#
+        ),
+    );
+    let mut child = yard
+        .program()
+        .args(["git", "apply", "--repo", "repo", "--json", "ops.jsonl"])
+        .process_group(0)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    std::fs::read(begun).expect("the push has begun");
+    interrupt(&child);
+    let mut stderr = BufReader::new(child.stderr.take().expect("a pipe"));
+    let mut said = String::new();
+    stderr.read_line(&mut said).expect("a line");
+    assert!(said.contains("ending the write in progress"), "{said}");
+    // To read too, so that it does not wait for a hook that is gone.
+    let mut go = File::options().read(true).write(true).open(go).expect("it is there");
+    go.write_all(b"\n").expect("it goes on");
+    stderr.read_to_string(&mut said).expect("it is read");
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(printed.contains(r#""landed":2"#), "{printed}");
+    assert_eq!(yard.git("remote.git", &["show", "b:p"]), "x");
+    assert!(said.contains("run again: cd ") && said.contains("ops.jsonl"), "{said}");
+}
+
+#[test]
+fn a_second_signal_takes_the_gate_along() {
+    let yard = Yard::with_repository();
+    let op = r#"{"id":"c","op":"commit","branch":"b","message":"m","changes":[{"path":"p","content":"x"}]}"#;
+    yard.run_with(["git", "apply", "--repo", "repo", "-"], op).code(0);
+    let alive = named_pipe(&yard, "alive");
+    // It has the pipe open as long as it, or what it has started, is there.
+    let script = format!("exec > '{}'; echo; sleep 1000; sleep 1000", alive.display());
+    let mut child = yard
+        .program()
+        .args(["git", "land", "--repo", "repo", "--onto", "main", "b", "--gate"])
+        .args(["sh", "-c", &script])
+        .process_group(0)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    let mut pipe = File::open(alive).expect("the gate has begun");
+    pipe.read_exact(&mut [0]).expect("a byte");
+    interrupt(&child);
+    interrupt(&child);
+    assert_eq!(child.wait().expect("it ends").code(), Some(130));
+    pipe.read_to_end(&mut Vec::new()).expect("nobody is left");
+    assert_eq!(yard.receives(), 0);
 }

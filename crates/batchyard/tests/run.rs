@@ -2,51 +2,10 @@
 
 mod common;
 
-use std::io::Read as _;
-use std::process::{Command, Stdio};
-
+use common::finish;
+use common::plan::{another_plan, command, planned, run, task};
 use common::server::{Creates, Server};
-use common::{Ran, Yard, finish};
 use serde_json::json;
-
-/// A yard with a repository and a plan of its own.
-fn planned(head: &str, tasks: &[(&str, &str)]) -> Yard {
-    let yard = Yard::with_repository();
-    yard.write("plan/prompts/do.prompt.md", "Task {{ task.id }} path:{{ path }} now\n");
-    let mut plan =
-        format!("repo = \"../repo\"\nprompts = \"prompts\"\nlessons = \"lessons.jsonl\"\n{head}\n");
-    for (id, path) in tasks {
-        plan.push_str(&task(id, path, ""));
-    }
-    yard.write("plan/plan.toml", plan);
-    yard
-}
-
-fn task(id: &str, path: &str, more: &str) -> String {
-    format!(
-        "[[task]]\nid = \"{id}\"\nkind = \"implementer\"\nmodel = \"m\"\ntemplate = \"do\"\n\
-         data = {{ path = \"{path}\" }}\n{more}\n"
-    )
-}
-
-fn command(yard: &Yard, server: &Server) -> Command {
-    let mut command = yard.program();
-    command.env("ANTHROPIC_API_KEY", "sk-ant-very-secret");
-    command.args(["run", "plan/plan.toml", "--json"]);
-    // The plan's own address would do as well; here the port is known only now.
-    let plan = yard.read("plan/plan.toml");
-    if !plan.contains("base_url") {
-        let plan = format!("provider = \"anthropic\"\nbase_url = \"{}\"\n{plan}", server.url);
-        yard.write("plan/plan.toml", plan);
-    }
-    command
-}
-
-fn run(yard: &Yard, server: &Server) -> Ran {
-    let ran = finish(&mut command(yard, server), b"");
-    assert!(!ran.stdout.contains("sk-ant") && !ran.stderr.contains("sk-ant"), "{ran:?}");
-    ran
-}
 
 #[test]
 fn a_plan_of_ones_own_goes_the_same_way_twice() {
@@ -94,43 +53,89 @@ fn a_remote_whose_head_was_never_made_lands_on_the_branch_it_has() {
 
 #[test]
 fn tasks_that_clash_fail_alone_and_become_lessons() {
-    let yard = planned("", &[("one", "same.txt"), ("two", "b.txt"), ("wrong", ".github/x.yml")]);
+    // Both write their own prompt to the same path.
+    let tasks = [("one", "+same.txt"), ("late", "+same.txt"), ("two", "b.txt"), ("bad", ".git/x")];
+    let yard = planned("", &tasks);
     let server = Server::start(Creates::Work);
     let ran = run(&yard, &server).code(1);
-    assert_eq!(ran.line("wrong")["error"]["kind"], "path_not_allowed");
-    assert_eq!(ran.summary()["failed"], 1);
+    assert_eq!(ran.line("bad")["error"]["kind"], "path_not_allowed");
+    assert_eq!(ran.line("one")["status"], "succeeded");
+    let late = ran.line("late");
+    assert_eq!((&late["status"], &late["error"]["kind"]), (&json!("failed"), &json!("conflict")));
+    // What it did is there to be looked at.
+    let commit = yard.git("repo", &["rev-parse", "batchyard/late"]);
+    assert_eq!((&late["branch"], &late["commit"]), (&json!("batchyard/late"), &json!(commit)));
+    assert_eq!(ran.summary()["failed"], 2);
     assert_eq!(yard.git("remote.git", &["show", "main:b.txt"]), "made");
+    assert!(yard.git("remote.git", &["show", "main:same.txt"]).contains("Task one"));
     let lessons = yard.read("plan/lessons.jsonl");
-    assert_eq!(lessons.lines().count(), 1, "{lessons}");
-    run(&yard, &server).code(1);
-    let found = yard.run(["lessons", "query", "plan/lessons.jsonl"]).code(0);
-    let lesson = &found.objects()[0];
-    assert_eq!((&lesson["times_seen"], &lesson["task_type"]), (&json!(2), &json!("implementer")));
+    assert_eq!(lessons.lines().count(), 2, "{lessons}");
+    let of_kind = ["lessons", "query", "plan/lessons.jsonl", "--failure-type", "conflict"];
+    let lesson = &yard.run(of_kind).code(0).objects()[0];
+    assert_eq!((&lesson["times_seen"], &lesson["task_type"]), (&json!(1), &json!("implementer")));
+}
+
+/// The id of a task says nothing about its kind, and what somebody has written stays.
+#[test]
+fn a_failure_is_learned_for_the_kind_of_task_that_it_happened_to() {
+    let yard = planned("", &[("one", ".git/x")]);
+    run(&yard, &Server::start(Creates::Work)).code(1);
+    let lesson = &yard.run(["lessons", "query", "plan/lessons.jsonl"]).code(0).objects()[0];
+    let mut edited = lesson.clone();
+    edited["resolution"] = json!("Leave git's folder alone.");
+    yard.run_with(["lessons", "add", "plan/lessons.jsonl"], edited.to_string()).code(0);
+    another_plan(&yard, &[]);
+    run(&yard, &Server::start(Creates::Work)).code(1);
+    another_plan(&yard, &[("\"implementer\"", "\"judge\"")]);
+    run(&yard, &Server::start(Creates::Work)).code(1);
+    let found = |kind| {
+        let args = ["lessons", "query", "plan/lessons.jsonl", "--task-type", kind];
+        yard.run(args).code(0).objects()
+    };
+    let (implementer, judge) = (found("implementer"), found("judge"));
+    assert_eq!((implementer.len(), judge.len()), (1, 1));
+    assert_eq!(implementer[0]["times_seen"], 2);
+    assert_eq!(implementer[0]["resolution"], "Leave git's folder alone.");
+    assert_eq!(judge[0]["times_seen"], 1);
 }
 
 #[test]
 fn a_gate_that_fails_holds_everything_back() {
     let gate = |script: &str| format!("[gate]\nrun = [\"sh\", \"-c\", '{script}']");
-    let passing = gate("test -f a.txt && test -f README.md && test -z \"$ANTHROPIC_API_KEY\"");
-    let yard = planned(&passing, &[("one", "a.txt")]);
+    let yard = planned(&gate("test -f a.txt && test -f README.md"), &[("one", "a.txt")]);
     let server = Server::start(Creates::Work);
     run(&yard, &server).code(0);
     assert_eq!(yard.git("remote.git", &["show", "main:a.txt"]), "made");
 
-    let yard = planned(&gate("echo told; exit 7"), &[("one", "a.txt"), ("two", "b.txt")]);
-    let server = Server::start(Creates::Work);
-    let ran = run(&yard, &server).code(1);
+    // A tree with what was answered fails, and one without it does not.
+    let yard = planned(&gate("echo told; ! ls *.txt"), &[("one", "a.txt"), ("two", "b.txt")]);
+    let ran = run(&yard, &Server::start(Creates::Work)).code(1);
     assert!(ran.stderr.contains("told"), "what the gate prints is on stderr: {ran:?}");
-    assert_eq!(ran.line("one")["error"]["kind"], "gate");
-    assert_eq!((&ran.summary()["failed"], &ran.summary()["pushes"]), (&json!(2), &json!(0)));
+    for id in ["one", "two"] {
+        assert_eq!(ran.line(id)["error"]["kind"], "gate");
+        assert!(ran.line(id)["commit"].is_string(), "{ran:?}");
+    }
+    let summary = ran.summary();
+    assert_eq!((&summary["failed"], &summary["pushes"]), (&json!(2), &json!(0)));
+    assert_eq!(summary["round_trips_saved"], 0, "nothing was pushed, so nothing is saved");
     assert_eq!(yard.receives(), 0);
     assert_eq!(yard.git("repo", &["log", "--format=%s", "main"]), "Begin");
+}
 
-    let absent = "[gate]\nrun = [\"no-such-program-here\"]";
-    let yard = planned(absent, &[("one", "a.txt")]);
-    let ran = run(&yard, &Server::start(Creates::Work)).code(1);
-    assert!(ran.line("one")["error"]["message"].to_string().contains("no-such-program-here"));
-    assert_eq!(yard.receives(), 0);
+/// It runs what a model wrote.
+#[test]
+fn a_gate_sees_no_variables_but_those_of_tools_and_those_that_are_named() {
+    let secrets =
+        ["GITHUB_TOKEN", "AWS_SECRET_ACCESS_KEY", "OPENAI_API_KEY", "CARGO_REGISTRY_TOKEN"];
+    let script = "env | grep -E \"s3cret|sk-ant\" && exit 1; \
+                  test -n \"$PATH\" && test -n \"$HOME\" && test \"$LC_TIME\" = C && test \"$DB\" = x";
+    let gate = format!("[gate]\nenv = [\"DB\"]\nrun = [\"sh\", \"-c\", '{script}']");
+    let yard = planned(&gate, &[("one", "a.txt")]);
+    let server = Server::start(Creates::Work);
+    let mut program = command(&yard, &server);
+    program.env("LC_TIME", "C").env("DB", "x").envs(secrets.map(|name| (name, "s3cret")));
+    finish(&mut program, b"").code(0);
+    assert_eq!(yard.git("remote.git", &["show", "main:a.txt"]), "made");
 }
 
 /// The gate has a checkout of its own, whether or not the repository has one.
@@ -145,37 +150,6 @@ fn a_gate_runs_in_a_bare_repository_too() {
     yard.write("plan/plan.toml", plan);
     run(&yard, &Server::start(Creates::Work)).code(0);
     assert_eq!(yard.git("remote.git", &["show", "main:a.txt"]), "made");
-}
-
-/// By then the answers are paid for, so it is no refusal.
-#[test]
-fn a_landing_that_cannot_be_locked_leaves_the_run_unfinished() {
-    let yard = planned("", &[("one", "a.txt")]);
-    let in_the_way = yard.path("repo/.git/batchyard/run/lock");
-    std::fs::create_dir_all(&in_the_way).expect("a folder where the lock belongs");
-    let server = Server::start(Creates::Work);
-    run(&yard, &server).code(3);
-    std::fs::remove_dir(in_the_way).expect("it is there");
-    run(&yard, &server).code(0);
-    assert_eq!((server.creates().len(), yard.receives()), (1, 1));
-}
-
-/// Nothing was pushed and the answers are there, so the same command goes on.
-#[test]
-fn a_branch_that_cannot_begin_anew_leaves_the_run_unfinished() {
-    let gate = "gate.run = [\"sh\", \"-c\", \"! test -e left.txt\"]";
-    let yard = planned(gate, &[("one", "left.txt")]);
-    run(&yard, &Server::start(Creates::Work)).code(1);
-    another_plan(&yard, &[(gate, ""), ("left.txt", "a.txt")]);
-    let lock = yard.write("repo/.git/refs/heads/batchyard/one.lock", "");
-    let server = Server::start(Creates::Work);
-    let ran = run(&yard, &server).code(3);
-    assert!(ran.stderr.contains("run again"), "{ran:?}");
-    std::fs::remove_file(lock).expect("it is there");
-    run(&yard, &server).code(0);
-    assert_eq!((server.creates().len(), yard.receives()), (1, 1));
-    let tree = yard.git("remote.git", &["ls-tree", "--name-only", "main"]);
-    assert!(tree.contains("a.txt") && !tree.contains("left.txt"), "{tree}");
 }
 
 /// Somebody has gone on by hand where a run has stopped.
@@ -208,40 +182,6 @@ fn a_branch_of_a_task_that_only_the_remote_has_is_gone_on_from() {
     run(&yard, &Server::start(Creates::Work)).code(0);
     let tree = yard.git("remote.git", &["ls-tree", "--name-only", "batchyard/one"]);
     assert_eq!(tree.replace('\n', " "), "README.md a.txt theirs.txt");
-}
-
-/// Changes the plan, and takes the server out of it.
-fn another_plan(yard: &Yard, changes: &[(&str, &str)]) {
-    let mut plan = yard.read("plan/plan.toml");
-    for (from, to) in changes {
-        assert!(plan.contains(from), "{from}: {plan}");
-        plan = plan.replace(from, to);
-    }
-    let is_of_server = |line: &&str| line.starts_with("base_url") || line.starts_with("provider =");
-    let lines: Vec<&str> = plan.lines().filter(|line| !is_of_server(line)).collect();
-    yard.write("plan/plan.toml", lines.join("\n"));
-}
-
-/// A push that was refused again and again, and goes through when it is allowed to.
-#[test]
-fn nothing_is_said_to_have_landed_that_did_not_reach_the_base() {
-    for push in ["both", "base", "branches"] {
-        let yard = planned(&format!("[land]\npush = \"{push}\""), &[("one", "a.txt")]);
-        let server = Server::start(Creates::Work);
-        let hook = "repo/.git/hooks/pre-push";
-        yard.write(hook, "#!/bin/sh\nexit 1\n");
-        common::make_executable(&yard.path(hook));
-        for _ in 0..3 {
-            run(&yard, &server).code(3);
-        }
-        std::fs::remove_file(yard.path(hook)).expect("removed");
-        let ran = run(&yard, &server).code(0);
-        assert_eq!((server.creates().len(), &ran.summary()["pushes"]), (1, &json!(1)));
-        let branch = if push == "branches" { "batchyard/one" } else { "main" };
-        assert_eq!(yard.git("remote.git", &["show", &format!("{branch}:a.txt")]), "made");
-        let commits = yard.git("remote.git", &["rev-list", "--count", "--no-merges", branch]);
-        assert_eq!(commits, "2");
-    }
 }
 
 /// The commit of a task is made once, also if the merges are made again.
@@ -281,43 +221,6 @@ fn a_task_that_deletes_lands_on_a_base_that_moves_meanwhile() {
         let count = ["rev-list", "--count", "--no-merges", &format!("main..{branch}")];
         assert_eq!(yard.git("remote.git", &count), "0");
         assert_eq!(yard.git("repo", &["rev-list", "--count", &format!("main..{branch}")]), "1");
-    }
-}
-
-/// The remote has it all, and nobody has heard of it: the program was killed, or the remote went away.
-#[test]
-fn a_landing_that_was_cut_off_after_its_push_is_not_made_twice() {
-    for is_killed in [true, false] {
-        let yard = planned("", &[("one", "-README.md"), ("two", "b.txt")]);
-        // It runs before the remote says that it has the branch.
-        let hook = "remote.git/hooks/reference-transaction";
-        let end = if is_killed {
-            "until test -s ../pid; do sleep 0.01; done; kill -9 $(cat ../pid)"
-        } else {
-            "mv HEAD HEAD.away; kill -9 $PPID"
-        };
-        let when = "test $1 = committed && grep -q refs/heads/main || exit 0";
-        yard.write(hook, format!("#!/bin/sh\n{when}\nrm -f $0\n{end}\n"));
-        common::make_executable(&yard.path(hook));
-        let server = Server::start(Creates::Work);
-        let mut program = command(&yard, &server);
-        let mut child = program.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("begun");
-        yard.write("pid.new", child.id().to_string());
-        std::fs::rename(yard.path("pid.new"), yard.path("pid")).expect("it is there");
-        let status = child.wait().expect("it ends");
-        assert_eq!(status.code(), (!is_killed).then_some(3));
-        if !is_killed {
-            std::fs::rename(yard.path("remote.git/HEAD.away"), yard.path("remote.git/HEAD"))
-                .expect("it is there");
-        }
-        let landed = yard.git("remote.git", &["rev-parse", "main"]);
-        let ran = run(&yard, &server).code(0);
-        assert_eq!(ran.summary()["succeeded"], 2);
-        assert_eq!(server.creates().len(), 1);
-        assert_eq!(yard.git("remote.git", &["rev-parse", "main"]), landed);
-        assert_eq!(yard.git("remote.git", &["ls-tree", "--name-only", "main"]), "b.txt");
-        let commits = ["rev-list", "--count", "--no-merges", "main"];
-        assert_eq!(yard.git("remote.git", &commits), "3");
     }
 }
 
@@ -364,7 +267,8 @@ fn what_a_gate_refused_is_no_part_of_the_next_run() {
     assert_eq!(yard.git("remote.git", &["show", "main:b.txt"]), "made");
     assert!(ran.stderr.contains("told"), "{ran:?}");
     let lessons = yard.read("plan/lessons.jsonl");
-    assert!(lessons.contains("gate:one") && !lessons.contains(": told"), "{lessons}");
+    assert!(lessons.contains("\"failure_type\":\"gate\""), "{lessons}");
+    assert!(!lessons.contains(": told"), "{lessons}");
 
     another_plan(&yard, &[("path = \"bad.txt\"", "path = \"good.txt\"")]);
     yard.git("repo", &["config", "core.logAllRefUpdates", "false"]);
@@ -454,76 +358,6 @@ fn a_task_can_need_the_answer_of_another() {
 }
 
 #[test]
-fn a_create_whose_answer_is_lost_is_found_and_paid_once() {
-    let yard = planned("", &[("one", "a.txt"), ("two", "b.txt")]);
-    let server = Server::start(Creates::Vanish);
-    run(&yard, &server).code(0);
-    assert_eq!((server.creates().len(), server.paid().len()), (1, 2));
-    assert_eq!(yard.receives(), 1);
-}
-
-#[test]
-fn a_push_that_did_not_get_through_costs_no_second_answer() {
-    let yard = planned("", &[("one", "a.txt"), ("two", "b.txt")]);
-    let server = Server::start(Creates::Work);
-    let hook = "repo/.git/hooks/pre-push";
-    yard.write(hook, "#!/bin/sh\nexit 1\n");
-    common::make_executable(&yard.path(hook));
-    let ran = run(&yard, &server).code(3);
-    assert_eq!(ran.stdout, "");
-    assert!(ran.stderr.contains("the answers are kept; run again"), "{ran:?}");
-    std::fs::remove_file(yard.path(hook)).expect("removed");
-    let ran = run(&yard, &server).code(0);
-    assert_eq!(server.creates().len(), 1, "nothing is paid twice");
-    assert_eq!(ran.summary()["submissions"], 1);
-    assert_eq!(yard.git("remote.git", &["show", "main:b.txt"]), "made");
-    assert_eq!(yard.receives(), 1);
-}
-
-#[test]
-fn a_signal_keeps_the_state_and_the_next_run_goes_on() {
-    let yard = planned("", &[("one", "a.txt")]);
-    let server = Server::start(Creates::NeverEnd);
-    for signal in ["INT", "TERM"] {
-        let before = server.count("GET");
-        let mut child = command(&yard, &server)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("it starts");
-        server.wait_for("GET", before + 1);
-        let pid = child.id().to_string();
-        let kill = Command::new("kill").args(["-s", signal, &pid]).status().expect("kill runs");
-        assert!(kill.success());
-        let mut said = String::new();
-        child.stderr.take().expect("a pipe").read_to_string(&mut said).expect("it is read");
-        assert_eq!(child.wait().expect("it ends").code(), Some(130), "{said}");
-        assert!(said.contains("run again: ") && said.contains("plan/plan.toml"), "{said}");
-    }
-    assert_eq!(server.creates().len(), 1);
-    // The state belongs to this plan.
-    let plan = yard.read("plan/plan.toml");
-    yard.write("plan/plan.toml", plan.clone() + "# changed\n");
-    run(&yard, &server).refused(&["another version of the plan"]);
-    yard.write("plan/plan.toml", plan);
-    server.set(Creates::Work);
-    run(&yard, &server).code(0);
-    assert_eq!(server.creates().len(), 1);
-    assert_eq!(yard.git("remote.git", &["show", "main:a.txt"]), "made");
-}
-
-#[test]
-fn a_state_that_another_run_holds_is_left_to_it() {
-    let yard = planned("", &[("one", "a.txt")]);
-    let lock = yard.write("plan/plan.toml.state/lock", "");
-    let file = std::fs::File::open(lock).expect("it is opened");
-    file.lock().expect("it is locked");
-    let server = Server::start(Creates::Work);
-    run(&yard, &server).code(3);
-    assert_eq!(server.seen().len(), 0);
-}
-
-#[test]
 fn lessons_that_cannot_be_recorded_take_nothing_back() {
     let yard = planned("", &[("one", "a.txt"), ("wrong", ".git/x")]);
     // A folder in the way of the lock file of the lessons.
@@ -533,17 +367,6 @@ fn lessons_that_cannot_be_recorded_take_nothing_back() {
     assert_eq!(ran.summary()["succeeded"], 1);
     assert_eq!(yard.git("remote.git", &["show", "main:a.txt"]), "made");
     assert!(!yard.path("plan/plan.toml.state").exists());
-}
-
-#[test]
-fn a_folder_of_somebody_else_is_no_state() {
-    let yard = planned("state = \".\"", &[("one", "a.txt")]);
-    let server = Server::start(Creates::Work);
-    let mut command = command(&yard, &server);
-    let before = yard.everything("plan");
-    finish(&mut command, b"").refused(&["no state of a run"]);
-    assert!(yard.everything("plan") == before);
-    assert_eq!(server.seen().len(), 0);
 }
 
 #[test]
@@ -576,6 +399,20 @@ fn plans_are_checked_whole() {
     check("\"../repo\"", "\"../absent\"", &["absent does not exist"]);
     check("repo =", "remote = \"upstream\"\nrepo =", &["upstream"]);
     check("repo =", "allow = [\"a[\"]\nrepo =", &["plan.toml:1: \"allow\""]);
+    check("repo =", "allow = []\nrepo =", &["plan.toml:1: \"allow\" is empty"]);
+    for key in ["\"../repo\"", "\"prompts\"", "\"lessons.jsonl\"", "\".\""] {
+        check(key, "\"\"", &["plan.toml:", " is empty"]);
+    }
+    check("repo =", "state = \"\"\nrepo =", &["plan.toml:1: \"state\" is empty"]);
+    check("repo =", "base_url = \"https://x\"\nrepo =", &["plan.toml:1: \"base_url\"", "offline"]);
+    check("\"lessons.jsonl\"", "\"absent/l.jsonl\"", &["no such folder", "absent"]);
+    check("[[task]]", &(task("One", "x", "") + "[[task]]"), &["\"One\"", "\"one\"", "case"]);
+    let gate = |rest: &str| format!("[gate]\n{rest}\n[[task]]");
+    check("[[task]]", &gate("run = [\"no-such-program\"]"), &["no program \"no-such-program\""]);
+    let names = gate("run = [\"true\"]\nenv = [\"A=B\"]");
+    check("[[task]]", &names, &["plan.toml:8: \"env\"", "name of a variable"]);
+    let key = gate("run = [\"true\"]\nenv = [\"OPENAI_API_KEY\"]");
+    check("[[task]]", &key, &["plan.toml:8: \"env\"", "OPENAI_API_KEY"]);
     check("[[task]]", "[land]\nonto = \"absent\"\n[[task]]", &["no branch \"absent\"", "main"]);
     check("[[task]]", "[land]\npush = \"all\"\n[[task]]", &["plan.toml:7"]);
     check("[[task]]", "[land]\nonto = \"a..b\"\n[[task]]", &["plan.toml:7: \"onto\"", "a..b"]);
@@ -594,6 +431,66 @@ fn plans_are_checked_whole() {
     check("{ path", "{ x = [{ y = nan }], path", &["plan.toml:", "not finite"]);
     check("template", "expect = \"pass\"\ntemplate", &["plan.toml:10"]);
     check("template", "max_tokens = 0\ntemplate", &["at least 1"]);
+    let demo = good.replace("repo = \"../repo\"\n", "");
+    yard.write("plan/plan.toml", demo.replace("[[task]]", "[demo]\nsource = \"absent\"\n[[task]]"));
+    yard.run(["run", "plan/plan.toml", "--dry-run"]).refused(&["plan.toml:6", "absent does not"]);
+    yard.git("repo", &["branch", "--quiet", "batchyard"]);
+    check("[[task]]", "[[task]]", &["a branch \"batchyard\"", "\"batchyard/one\"", "rename"]);
+    yard.git("repo", &["push", "--quiet", "origin", "batchyard"]);
+    yard.git("repo", &["branch", "--quiet", "-D", "batchyard"]);
+    check("[[task]]", "[[task]]", &["the remote has a branch \"batchyard\""]);
+    yard.git("remote.git", &["branch", "--quiet", "-D", "batchyard"]);
+    yard.git("repo", &["branch", "--quiet", "batchyard/one/more"]);
+    check("[[task]]", "[[task]]", &["\"batchyard/one/more\""]);
+    assert!(!yard.path("plan/plan.toml.state").exists(), "nothing is left behind");
     yard.write("plan/plan.toml", good.split("[[task]]").next().expect("a head"));
     yard.run(["run", "plan/plan.toml"]).refused(&["the plan has no task"]);
+}
+
+#[test]
+fn a_date_in_the_data_of_a_task_is_a_text() {
+    let yard = planned("", &[("one", "a.txt")]);
+    yard.write("plan/prompts/do.prompt.md", "{{ due }} {{ more | json }} path:{{ path }} now\n");
+    another_plan(&yard, &[("{ path", "{ due = 2026-12-24, more = [{ at = 07:30:00 }], path")]);
+    let server = Server::start(Creates::Work);
+    run(&yard, &server).code(0);
+    let sent = server.creates()[0].json().to_string();
+    assert!(sent.contains("2026-12-24 ") && sent.contains("07:30:00"), "{sent}");
+    assert!(!sent.contains("private"), "{sent}");
+}
+
+#[test]
+fn a_repository_whose_path_is_no_text_works_too() {
+    use std::os::unix::ffi::OsStrExt;
+    let yard = planned("", &[("one", "a.txt")]);
+    let odd = yard.path(std::ffi::OsStr::from_bytes(b"r\xffp"));
+    // Where a file system takes text only, there is no such path.
+    if std::fs::rename(yard.path("repo"), &odd).is_err() {
+        return;
+    }
+    std::os::unix::fs::symlink(&odd, yard.path("repo")).expect("linked");
+    run(&yard, &Server::start(Creates::Work)).code(0);
+    assert_eq!(yard.git("remote.git", &["show", "main:a.txt"]), "made");
+}
+
+/// The others are not held back by it, and no agent learns from it.
+#[test]
+fn a_template_that_fails_on_real_answers_fails_alone() {
+    let yard = planned("", &[("one", "a.txt"), ("two", "b.txt")]);
+    let judge = "{% for w in after %}{% if contains(w.answer, \"made\") %}{{ w.nothere }}{% endif %}\
+                 {% endfor %} path:j.txt now\n";
+    yard.write("plan/prompts/judge.prompt.md", judge);
+    let plan = yard.read("plan/plan.toml")
+        + &task("judge", "j", "after = [\"one\"]").replace("\"do\"", "\"judge\"");
+    yard.write("plan/plan.toml", plan);
+    let server = Server::start(Creates::Work);
+    let ran = run(&yard, &server).code(1);
+    assert_eq!(ran.line("judge")["error"]["kind"], "prompt");
+    assert!(ran.line("judge")["error"]["message"].to_string().contains("nothere"), "{ran:?}");
+    for path in ["a.txt", "b.txt"] {
+        assert_eq!(yard.git("remote.git", &["show", &format!("main:{path}")]), "made");
+    }
+    assert_eq!(server.creates().len(), 1);
+    assert!(!yard.path("plan/lessons.jsonl").exists());
+    assert!(!yard.path("plan/plan.toml.state").exists());
 }

@@ -154,3 +154,18 @@ fn folders_are_checked_and_listed() {
     assert!(faults[0]["line"].is_u64() && faults[0]["message"].is_string(), "{faults:?}");
     yard.run(["prompt", "list", "p"]).refused(&["bad"]);
 }
+
+#[test]
+fn text_of_others_drives_no_terminal() {
+    let yard = Yard::new();
+    let field = "\\u001b[2Jx\\nforged 9\\u009b";
+    let keys = ["id", "task_type", "activity_type", "failure_type", "failure_msg", "pattern"];
+    let fields: Vec<String> = keys.iter().map(|key| format!("\"{key}\":\"{field}\"")).collect();
+    yard.write("l.jsonl", format!("{{{}}}\nbroken \u{1b}[2J\n", fields.join(",")));
+    for (what, code) in [("stats", 0), ("check", 1), ("verify", 0)] {
+        let ran = yard.run(["lessons", what, "l.jsonl"]).code(code);
+        let is_safe = |c: char| !c.is_control() || c == '\n';
+        assert!((ran.stdout.clone() + &ran.stderr).chars().all(is_safe), "{what}: {ran:?}");
+        assert!(!ran.stdout.lines().any(|line| line.starts_with("forged")), "{what}: {ran:?}");
+    }
+}

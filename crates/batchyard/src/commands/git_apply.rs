@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use git_batch::{ApplyError, GitBatch, OnMoved, Settings};
 
-use crate::cli::{Session, duration};
+use crate::cli::{Session, duration, resume_command};
 use crate::exit::{Exit, Stop, chain};
 use crate::gate::GateOptions;
 use crate::input::{Input, existing_folder};
@@ -102,6 +102,9 @@ pub(crate) fn run(session: &Session, options: &Options) -> Result<Exit, Stop> {
     let ids: Vec<String> = ops.iter().map(|op| op.id.clone()).collect();
     let asked = ops.iter().filter(|op| op.is_push()).count();
     let (operations, refused) = ops::split(ops);
+    if options.ops.as_os_str() != "-" {
+        session.interrupt.resume_with(Some(resume_command()));
+    }
     let report = session
         .interrupt
         .shielded(|| match &options.batch_id {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use git_batch::{Settings, Strategy};
 
 use super::git_apply::{not_applied, open};
-use crate::cli::{Session, duration};
+use crate::cli::{Session, duration, resume_command};
 use crate::exit::{Exit, Stop};
 use crate::gate::GateOptions;
 use crate::wire::outcomes::{OpLine, OpSummary};
@@ -76,6 +76,7 @@ pub(crate) fn run(session: &Session, options: &Options) -> Result<Exit, Stop> {
             git.land(&options.onto, &options.branches, strategy)
         }
     };
+    session.interrupt.resume_with(Some(resume_command()));
     let report = session.interrupt.shielded(land).map_err(|error| not_applied(&error))?;
 
     let mut summary = OpSummary::default();

@@ -1,24 +1,23 @@
 //! `llm run`: requests from JSON Lines in as few submissions as possible.
 
-use std::collections::HashMap;
-use std::ffi::OsString;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use llm_batch::{Accounting, Error, Overview, Provider, Stage, cancel};
+use llm_batch::{Accounting, Overview, Provider, Stage, cancel};
 use serde_json::json;
 
 use super::llm_settings::Settings;
-use crate::cli::Session;
+use crate::cli::{Session, resume_command};
 use crate::collect::finish;
-use crate::exit::{Exit, Stop, chain};
+use crate::exit::{Exit, Stop, not_run};
 use crate::input::Input;
 use crate::output::Output;
 use crate::plan::ProviderName;
 use crate::provider::{self, Place};
-use crate::results::Results;
+use crate::results::Found;
 use crate::wire::requests;
 
 /// How long the provider has for the answer to one cancel.
@@ -96,28 +95,30 @@ pub(crate) fn run(session: &Session, options: &Options) -> Result<Exit, Stop> {
         Place { base_url: options.base_url.as_deref(), answers: options.answers.as_deref() };
     let provider = provider::open(options.provider, place)?;
     let state = options.state.clone().unwrap_or_else(|| beside(&options.out));
+    refuse_inputs(options)?;
     let requests = requests::each(&Input::from(options.requests.clone()))?;
     refuse_orphans(&options.out, &state)?;
     let settings = options.settings.builder(Arc::clone(&provider), &state)?;
-    let is_new = !options.out.exists();
-    // What is asked anew is in none of the old results; they are set aside once all was read.
-    let results = if options.settings.fresh { None } else { Some(Results::open(&options.out)?) };
-    let held = results.as_ref().map_or_else(HashMap::new, |results| results.held().clone());
+    // What is asked anew is in none of the old results; they are set aside once all was read. Until
+    // then the file is only looked at.
+    let is_fresh = options.settings.fresh;
+    let mut found =
+        if is_fresh { Found::unread(&options.out)? } else { Found::look(&options.out)? };
     let stop = llm_batch::Stop::new();
-    let llm = settings.held(held).stop(stop.clone()).build();
+    let llm = settings.held(found.held().clone()).stop(stop.clone()).build();
     let ended = llm.map_err(|error| not_run(&error)).and_then(|llm| {
         let mut unreadable = None;
         let requests = requests
             .map(|request| request.map_err(|stop| unreadable.insert(stop).message().to_owned()));
         let loaded = llm.load(requests);
         let loaded = loaded.map_err(|error| unreadable.unwrap_or_else(|| not_run(&error)))?;
-        let results = if let Some(results) = results {
-            results
-        } else {
-            set_aside(output, &options.out)?;
-            Results::open(&options.out)?
-        };
-        session.interrupt.resume_with(Some(resume_command()));
+        if is_fresh && let Some(aside) = found.set_aside()? {
+            output.note(format!("note: the old results are in {}", aside.display()));
+        }
+        let results = found.begin()?;
+        if options.requests.as_os_str() != "-" {
+            session.interrupt.resume_with(Some(resume_command()));
+        }
         let (total, state) = (loaded.len(), state.display());
         output.detail(format!("{total} requests; the state is in {state}"));
         finish(session, &loaded, &stop, results)
@@ -127,10 +128,6 @@ pub(crate) fn run(session: &Session, options: &Options) -> Result<Exit, Stop> {
         Ok(Ok(_)) => true,
         Err(_) => false,
     };
-    // Where nothing was started, nothing is left behind.
-    if is_new && !is_begun && fs::metadata(&options.out).is_ok_and(|data| data.len() == 0) {
-        let _ = fs::remove_file(&options.out);
-    }
     if options.cancel_on_interrupt && session.interrupt.seen() && is_begun {
         cancel_open(output, &*provider, &state);
     }
@@ -168,17 +165,6 @@ fn cancel_open(output: &Output, provider: &dyn Provider, state: &Path) {
     }
 }
 
-/// Says why a run ended, with the status that belongs to it.
-pub(crate) fn not_run(error: &Error) -> Stop {
-    let message = chain(error);
-    match error {
-        Error::Ambiguous { .. } | Error::Pending { .. } | Error::StateBusy { .. } => {
-            Stop::unfinished(message)
-        }
-        _ => Stop::refused(message),
-    }
-}
-
 /// Results whose state is gone may be answers to other requests with the same ids.
 fn refuse_orphans(out: &Path, state: &Path) -> Result<(), Stop> {
     let has_results = fs::metadata(out).is_ok_and(|data| data.is_file() && data.len() > 0);
@@ -193,22 +179,21 @@ fn refuse_orphans(out: &Path, state: &Path) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Moves results of earlier runs to `OUT.1`, `OUT.2` and so on: what is asked anew must not stand
-/// twice in one file. What did not change is taken from the state again and costs nothing.
-fn set_aside(output: &Output, out: &Path) -> Result<(), Stop> {
-    if !fs::metadata(out).is_ok_and(|data| data.is_file() && data.len() > 0) {
-        return Ok(());
+/// The results must not be written over what is read.
+fn refuse_inputs(options: &Options) -> Result<(), Stop> {
+    let Ok(out) = fs::metadata(&options.out) else { return Ok(()) };
+    let inputs = [Some(&options.requests), options.settings.prices.as_ref()];
+    for input in inputs.into_iter().flatten().filter(|input| input.as_os_str() != "-") {
+        let is_out = |data: &fs::Metadata| (data.dev(), data.ino()) == (out.dev(), out.ino());
+        if fs::metadata(input).is_ok_and(|data| is_out(&data)) {
+            return Err(Stop::refused(format_args!(
+                "--out {} is the same file as the input {}",
+                options.out.display(),
+                input.display()
+            ))
+            .help("name another file for the results"));
+        }
     }
-    let numbered = |number: u32| {
-        let mut name = out.as_os_str().to_owned();
-        name.push(format!(".{number}"));
-        PathBuf::from(name)
-    };
-    let aside = (1..u32::MAX).map(numbered).find(|name| !name.exists());
-    let aside = aside.ok_or_else(|| Stop::refused("no name is left for the old results"))?;
-    fs::rename(out, &aside)
-        .map_err(|error| Stop::refused(format_args!("cannot rename {}: {error}", out.display())))?;
-    output.note(format!("note: the old results are in {}", aside.display()));
     Ok(())
 }
 
@@ -225,7 +210,7 @@ fn print(output: &Output, accounting: &Accounting) {
     }
     let dollars = |cost: Option<f64>| cost.map_or("-".to_owned(), |cost| format!("{cost:.4} USD"));
     let (cost, alone) = (dollars(accounting.cost), dollars(accounting.cost_one_by_one));
-    output.line(format!(
+    output.human(format!(
         "{} requests: {} succeeded, {} failed, {} pending; {} submissions, {} calls saved, {} \
          HTTP calls; {} tokens in, {} out, cost {cost}, one by one {alone}",
         accounting.requests,
@@ -238,18 +223,4 @@ fn print(output: &Output, accounting: &Accounting) {
         accounting.input_tokens,
         accounting.output_tokens,
     ));
-}
-
-/// Returns the command line of this process, quoted for a shell.
-pub(crate) fn resume_command() -> String {
-    let quote = |arg: OsString| {
-        let arg = arg.to_string_lossy().into_owned();
-        let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@+%".contains(c);
-        if !arg.is_empty() && arg.chars().all(plain) {
-            arg
-        } else {
-            format!("'{}'", arg.replace('\'', r"'\''"))
-        }
-    };
-    std::env::args_os().map(quote).collect::<Vec<_>>().join(" ")
 }

@@ -28,7 +28,7 @@ pub(crate) struct Settings {
     max_cost: Option<f64>,
     /// Table of prices to count with, by default the one that is built in
     #[arg(long, value_name = "FILE.json")]
-    prices: Option<PathBuf>,
+    pub(crate) prices: Option<PathBuf>,
     /// batch = together, within hours, at the lower price; sync = one by one, several at a time,
     /// answered at once; auto = in batches, but one by one where a deadline is too near for that
     #[arg(long, value_name = "batch|sync|auto", default_value = "batch")]

@@ -1,6 +1,7 @@
 //! `llm status` and `llm cancel`: what a state folder says, also while a run is using it.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use llm_batch::{Overview, Stage, Submission, cancel as cancel_batch};
@@ -21,6 +22,15 @@ pub(crate) struct Options {
     state: PathBuf,
 }
 
+#[derive(Debug, clap::Args)]
+pub(crate) struct Cancel {
+    #[command(flatten)]
+    folder: Options,
+    /// Another address of the provider, as it was given to the run; the key is sent there
+    #[arg(long, value_name = "URL")]
+    base_url: Option<String>,
+}
+
 /// Prints one line a submission and a summary. Nothing is asked and nothing is changed.
 pub(crate) fn status(session: &Session, options: &Options) -> Result<Exit, Stop> {
     let overview = read(options)?;
@@ -29,7 +39,7 @@ pub(crate) fn status(session: &Session, options: &Options) -> Result<Exit, Stop>
         if output.json {
             output.object(&object(submission));
         } else {
-            output.line(line(submission));
+            output.human(line(submission));
         }
     }
     let Overview { requests, delivered, succeeded, .. } = overview;
@@ -43,7 +53,7 @@ pub(crate) fn status(session: &Session, options: &Options) -> Result<Exit, Stop>
             "submissions": overview.submissions.len(),
         } }));
     } else {
-        output.line(format!(
+        output.human(format!(
             "{requests} requests: {succeeded} succeeded, {} failed, {waiting} pending",
             delivered - succeeded
         ));
@@ -53,16 +63,19 @@ pub(crate) fn status(session: &Session, options: &Options) -> Result<Exit, Stop>
 
 /// Asks the provider to stop working on every batch that has not ended as far as is known. A run
 /// that waits for them collects what was done by then.
-pub(crate) fn cancel(session: &Session, options: &Options) -> Result<Exit, Stop> {
-    let overview = read(options)?;
+pub(crate) fn cancel(session: &Session, options: &Cancel) -> Result<Exit, Stop> {
+    let overview = read(&options.folder)?;
     let output = &session.output;
     let open = overview.submissions.iter().filter_map(|submission| {
         let batch_id = submission.batch_id.as_ref()?;
         (submission.stage == Stage::Submitted).then_some((submission, batch_id))
     });
+    // All keys are there, or nothing is asked.
+    let open: Vec<_> = open
+        .map(|(submission, batch_id)| Ok((provider_of(submission, options)?, batch_id)))
+        .collect::<Result<_, Stop>>()?;
     let (mut asked, mut refused) = (0, 0);
-    for (submission, batch_id) in open {
-        let provider = provider_of(submission)?;
+    for (provider, batch_id) in open {
         let cancelled = cancel_batch(&*provider, batch_id, PATIENCE);
         let problem = cancelled.err().map(|error| error.to_string());
         asked += 1;
@@ -72,14 +85,14 @@ pub(crate) fn cancel(session: &Session, options: &Options) -> Result<Exit, Stop>
             output.object(&json!({ "batch": batch_id, "status": status, "message": problem }));
         } else {
             let became = problem.map_or("canceling".to_owned(), |why| format!("refused: {why}"));
-            output.line(format!("{batch_id}: {became}"));
+            output.human(format!("{batch_id}: {became}"));
         }
     }
     if output.json {
         let summary = json!({ "batches": asked, "canceling": asked - refused, "refused": refused });
         output.object(&json!({ "summary": summary }));
     } else if asked == 0 {
-        output.line("no batch is being waited for");
+        output.human("no batch is being waited for");
     } else {
         output.note("note: run `llm run` again to collect what was done by then");
     }
@@ -94,16 +107,34 @@ fn read(options: &Options) -> Result<Overview, Stop> {
     Overview::read(&options.state).map_err(|error| Stop::refused(chain(&error)))
 }
 
-fn provider_of(submission: &Submission) -> Result<std::sync::Arc<dyn llm_batch::Provider>, Stop> {
-    let endpoint = submission.endpoint.as_str();
-    let (name, place) = match submission.provider.as_str() {
-        "anthropic" => (ProviderName::Anthropic, Place { base_url: Some(endpoint), answers: None }),
-        "openai" => (ProviderName::Openai, Place { base_url: Some(endpoint), answers: None }),
+/// Returns the provider of a submission. A key goes to a host of the provider's own, or to that which the
+/// user names: the state may be somebody else's.
+fn provider_of(
+    submission: &Submission,
+    options: &Cancel,
+) -> Result<Arc<dyn llm_batch::Provider>, Stop> {
+    let name = match submission.provider.as_str() {
+        "anthropic" => ProviderName::Anthropic,
+        "openai" => ProviderName::Openai,
         other => {
             return Err(Stop::refused(format_args!("batches of {other:?} cannot be cancelled")));
         }
     };
-    provider::open(name, place)
+    let base_url = options.base_url.as_deref();
+    let provider = provider::open(name, Place { base_url, answers: None })?;
+    if provider.endpoint() == submission.endpoint {
+        return Ok(provider);
+    }
+    Err(Stop::refused(format_args!(
+        "the batches of {} are at {}, not at {}",
+        options.folder.state.display(),
+        submission.endpoint,
+        provider.endpoint()
+    ))
+    .help(format_args!(
+        "if that is where the key may be sent to, say so: --base-url {}",
+        submission.endpoint
+    )))
 }
 
 fn object(submission: &Submission) -> Value {

@@ -114,7 +114,8 @@ fn check(session: &Session, folder: &Path) -> Result<Exit, Stop> {
                 "help": fault.help_text(),
             }));
         } else {
-            output.line(format!("{severity}: {fault:#}"));
+            // What helps is on a line of its own.
+            format!("{severity}: {fault:#}").lines().for_each(|line| output.human(line));
         }
     };
     for fault in &faults {
@@ -134,7 +135,7 @@ fn check(session: &Session, folder: &Path) -> Result<Exit, Stop> {
     if output.json {
         output.object(&json!({ "summary": { "faults": faults, "warnings": warnings } }));
     } else {
-        output.line(format!(
+        output.human(format!(
             "{}, {}",
             counted(faults, "fault", "faults"),
             counted(warnings, "warning", "warnings")
@@ -154,7 +155,7 @@ fn list(session: &Session, folder: &Path) -> Result<Exit, Stop> {
                 "stable_prefix_bytes": prompt.stable_prefix().bytes(),
             }));
         } else {
-            session.output.line(prompt.name());
+            session.output.human(prompt.name());
         }
     }
     Ok(Exit::Done)

@@ -4,26 +4,25 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use git_batch::Settings;
+use git_batch::{GitBatch, Settings};
 use llm_batch::Provider;
 
-use super::llm_run::resume_command;
 use super::{git_apply, lessons, prompt};
-use crate::cli::Session;
+use crate::cli::{Session, resume_command};
 use crate::demo::{self, OneByOne, Scratch};
 use crate::exit::{Exit, Stop};
 use crate::gate;
 use crate::output::complain;
 use crate::pipeline::{self, Asked, Board, Landing, Place, RunState, Started, Study, Summary};
-use crate::plan::{Plan, ProviderName};
+use crate::plan::{Gate, Plan, ProviderName, Push, Task};
 use crate::provider;
-use crate::repository::Repository;
+use crate::repository::{Clash, Repository};
 use crate::wire::{ops, requests};
 
 /// A plan in short; `examples/fleet/fleet.toml` is the long form.
 const PLAN: &str = r#"A plan is TOML; paths in it are relative to its folder:
 
-    provider = "anthropic"        # the key is read from ANTHROPIC_API_KEY; or "offline"
+    provider = "anthropic"        # or "openai", "offline"; keys: ANTHROPIC_API_KEY, OPENAI_API_KEY
     prompts = "prompts"           # folder of templates, NAME.prompt.md
     lessons = "lessons.jsonl"     # made at the first failure
     repo = "."                    # by default the folder of the plan
@@ -35,7 +34,7 @@ const PLAN: &str = r#"A plan is TOML; paths in it are relative to its folder:
     template = "do"               # prompts/do.prompt.md
     data = { goal = "..." }       # values for the template
 
-Left out here: base_url, remote, answers, state, allow; onto and push in [land]; run in [gate];
+Left out here: base_url, remote, answers, state, allow; onto and push in [land]; run and env in [gate];
 max_tokens, after and expect of a task. "offline" takes the answer to a task from ID.json, ID.md or
 ID.txt in the folder `answers`, and stops before the push.
 
@@ -66,45 +65,66 @@ pub(crate) fn run(session: &Session, options: &Options) -> Result<Exit, Stop> {
     lessons::say_faults(session, &plan.lessons, &index.report());
     let study = Study::new(prompts, index.snapshot());
     study.check(&plan)?;
+    if plan.demo.is_none() {
+        // Failures become lessons, after all has been paid for.
+        lessons::writable(&plan.lessons)?;
+    }
+    if let Some(Gate { argv, .. }) = &plan.gate {
+        gate::refuse_missing(argv.first().map_or("", String::as_str))?;
+    }
     if options.dry_run {
         return dry_run(session, &plan, name, &provider, &study);
     }
+    let started = Started::new(&plan, &*provider);
     let Some(demo) = &plan.demo else {
-        let repository = repository_of(&plan);
-        let site = Site {
-            repository,
-            onto: plan.land.onto.clone(),
-            lessons: &plan.lessons,
-            state: &plan.state.clone().unwrap_or_else(|| plan.default_state()),
-            may_push: name != ProviderName::Offline,
-            scratch: None,
-        };
-        return journey(session, &plan, &provider, &study, &site);
+        let (git, repository) = open(session, &plan, repository_of(&plan))?;
+        let onto = can_land(&plan, &repository)?;
+        let folder = plan.state.clone().unwrap_or_else(|| plan.default_state());
+        let state = RunState::open(&folder, started)?;
+        let (lessons, may_push) = (plan.lessons.as_path(), name != ProviderName::Offline);
+        let site = Site { git, repository, onto, lessons, may_push, scratch: None };
+        return journey(session, &plan, &provider, &study, &site, state);
     };
     let scratch = Scratch::take(&plan, demo)?;
+    // What an unfinished run has left there is that of its plan.
+    let folder = plan.state.clone().unwrap_or_else(|| scratch.state());
+    let state = RunState::open(&folder, started)?;
     scratch.build(&plan, demo, &session.output)?;
     session.output.note(format!("scratch remote: {}", scratch.remote().display()));
+    let (git, repository) = open(session, &plan, &scratch.repository())?;
     let site = Site {
-        repository: &scratch.repository(),
-        onto: Some(scratch.base().to_owned()),
+        git,
+        repository,
+        onto: scratch.base().to_owned(),
         lessons: &scratch.lessons(),
-        state: &plan.state.clone().unwrap_or_else(|| scratch.state()),
         may_push: true,
         scratch: (name == ProviderName::Offline && demo.one_by_one).then_some(&scratch),
     };
-    journey(session, &plan, &provider, &study, &site)
+    journey(session, &plan, &provider, &study, &site, state)
 }
 
 /// Where a run takes place.
 struct Site<'a> {
-    repository: &'a Path,
-    /// The base branch, if the plan names it.
-    onto: Option<String>,
+    /// With the gate of the plan.
+    git: GitBatch,
+    repository: Repository,
+    /// The base branch.
+    onto: String,
     lessons: &'a Path,
-    state: &'a Path,
     may_push: bool,
     /// Where to run the same tasks one by one afterwards.
     scratch: Option<&'a Scratch>,
+}
+
+fn open(session: &Session, plan: &Plan, folder: &Path) -> Result<(GitBatch, Repository), Stop> {
+    let mut settings = Settings::default().with_remote(&plan.remote);
+    if let Some(Gate { argv, env }) = &plan.gate
+        && let Some(gate) = gate::of(session, argv, env)
+    {
+        settings = settings.with_gate(gate);
+    }
+    let git = git_apply::open(folder, settings)?;
+    Ok((git, Repository::open(folder, &plan.remote)?))
 }
 
 fn journey(
@@ -113,55 +133,53 @@ fn journey(
     provider: &Arc<dyn Provider>,
     study: &Study,
     site: &Site<'_>,
+    state: RunState,
 ) -> Result<Exit, Stop> {
     let output = &session.output;
-    let mut settings = Settings::default().with_remote(&plan.remote);
-    if let Some(gate) = gate::of(session, plan.gate.as_deref().unwrap_or_default()) {
-        settings = settings.with_gate(gate);
-    }
-    let git = git_apply::open(site.repository, settings)?;
-    let repository = Repository::open(site.repository, &plan.remote)?;
-    let onto = match (&site.onto, &plan.demo) {
-        (Some(made), Some(_)) => made.clone(),
-        (named, _) => {
-            repository.remote_branches().map_err(Stop::refused)?.base(named.as_deref())?
-        }
-    };
-    let started = Started {
-        plan: plan.text.clone(),
-        provider: provider.name().to_owned(),
-        endpoint: provider.endpoint().to_owned(),
-    };
-    let state = RunState::open(site.state, started)?;
     session.interrupt.resume_with(Some(resume_command()));
 
     let begun = Instant::now();
     let mut board = Board::new(plan);
-    let calls = pipeline::ask(session, &mut board, study, provider, &state)?;
+    let calls = match pipeline::ask(session, &mut board, study, provider, &state) {
+        Ok(calls) => calls,
+        Err(stop) => {
+            if stop.exit == Exit::NotStarted && state.is_new() {
+                // Nothing was asked, so nothing is left behind.
+                let _ = state.remove();
+            }
+            return Err(stop);
+        }
+    };
     session.interrupt.check()?;
-    let may_push = site.may_push;
-    let place = Place { git: &git, repository: &repository, onto: &onto, may_push, state: &state };
+    let place = Place {
+        git: &site.git,
+        repository: &site.repository,
+        onto: &site.onto,
+        may_push: site.may_push,
+        state: &state,
+    };
     let landing = pipeline::land(session, &mut board, &place)?;
     let summary = Summary::new(&board, &calls, &landing, begun.elapsed().as_secs_f64());
+    pipeline::tasks(output, &board);
+    if let Some(fault) = &landing.fault {
+        // Nothing is learned from what is no fault of a task.
+        pipeline::savings(output, &summary, None, plan.demo.is_some());
+        return Err(pipeline::unlanded(fault, &state));
+    }
     // The work is done and pushed: what goes wrong from here on is told, and takes nothing back.
     let mut faults = Vec::new();
     let learned = pipeline::learn(session, &board, site.lessons).unwrap_or_else(|stop| {
         faults.push(format!("the lessons are not recorded: {}", stop.message()));
         0
     });
-    if let Err(error) = state.remove() {
-        let state = site.state.display();
-        faults.push(format!("the state {state} is over and cannot be removed: {error}"));
+    let folder = state.folder().display().to_string();
+    if let Err(error) = session.interrupt.shielded(|| state.remove()) {
+        faults.push(format!("the state {folder} is over and cannot be removed: {error}"));
     }
-    session.interrupt.resume_with(None);
+    session.interrupt.finish();
 
-    let one_by_one = match site.scratch {
-        Some(scratch) if !session.interrupt.seen() => {
-            compare(session, scratch, plan, study, provider)
-        }
-        _ => None,
-    };
-    pipeline::tasks(output, &board);
+    let one_by_one =
+        site.scratch.and_then(|scratch| compare(session, scratch, &board, study, provider));
     pipeline::savings(output, &summary, one_by_one.as_ref(), plan.demo.is_some());
     if learned > 0 {
         let lessons = if learned == 1 { "lesson" } else { "lessons" };
@@ -182,12 +200,14 @@ fn journey(
 fn compare(
     session: &Session,
     scratch: &Scratch,
-    plan: &Plan,
+    board: &Board<'_>,
     study: &Study,
     provider: &Arc<dyn Provider>,
 ) -> Option<OneByOne> {
     session.output.note("running the same tasks one by one, for comparison");
-    match demo::compare(scratch, plan, study, provider) {
+    let compared =
+        session.interrupt.shielded(|| demo::compare(session, scratch, board, study, provider));
+    match compared {
         Ok(compared) => Some(compared),
         Err(why) => {
             session.output.note(format!("note: no comparison: {why}"));
@@ -213,11 +233,7 @@ fn dry_run(
     if name == ProviderName::Offline {
         let folder = tempfile::tempdir()
             .map_err(|error| Stop::refused(format_args!("cannot make a folder: {error}")))?;
-        let started = Started {
-            plan: plan.text.clone(),
-            provider: provider.name().to_owned(),
-            endpoint: provider.endpoint().to_owned(),
-        };
+        let started = Started::new(plan, &**provider);
         let state = RunState::open(&folder.path().join("state"), started)?;
         calls = pipeline::ask(session, &mut board, study, provider, &state)?;
         let base = |_: &str| Some(onto.to_owned());
@@ -229,7 +245,8 @@ fn dry_run(
             }
         }
     } else {
-        for request in study.requests(&board, &plan.waves[0])? {
+        for rendered in study.requests(&board, &plan.waves[0])? {
+            let request = rendered.map_err(|failure| Stop::failed(failure.message))?;
             let line = requests::to_json(&request).map_err(Stop::failed)?;
             if output.json {
                 output.object(&line);
@@ -242,7 +259,7 @@ fn dry_run(
     let landing = Landing::default();
     let summary = Summary::new(&board, &calls, &landing, begun.elapsed().as_secs_f64());
     if !output.json {
-        output.line("");
+        output.human("");
         pipeline::tasks(output, &board);
     }
     pipeline::savings(output, &summary, None, true);
@@ -259,8 +276,24 @@ fn base_of(plan: &Plan) -> Result<String, Stop> {
     }
     let folder = repository_of(plan);
     git_apply::open(folder, Settings::default().with_remote(&plan.remote))?;
-    let remote = Repository::open(folder, &plan.remote)?.remote_branches();
-    remote.map_err(Stop::refused)?.base(plan.land.onto.as_deref())
+    can_land(plan, &Repository::open(folder, &plan.remote)?)
+}
+
+/// Finds the branch to land on, and what is known beforehand to keep all answers from landing.
+fn can_land(plan: &Plan, repository: &Repository) -> Result<String, Stop> {
+    let remote = repository.remote_branches().map_err(Stop::refused)?;
+    let onto = remote.base(plan.land.onto.as_deref())?;
+    let wanted: Vec<String> = plan.tasks.iter().map(Task::branch).collect();
+    let pushed = (plan.land.push != Push::Base).then_some(&remote);
+    let clash = repository.clash(&wanted, pushed).map_err(Stop::refused)?;
+    if let Some(Clash { name, is_remote, wanted }) = clash {
+        let place = if is_remote { "the remote" } else { "the repository" };
+        return Err(Stop::refused(format_args!(
+            "{place} has a branch \"{name}\", beside which there can be no branch \"{wanted}\""
+        ))
+        .help("rename or delete that branch, or give the task another id"));
+    }
+    Ok(onto)
 }
 
 fn repository_of(plan: &Plan) -> &Path {
@@ -270,7 +303,7 @@ fn repository_of(plan: &Plan) -> &Path {
 fn provider_of(plan: &Plan, options: &Options) -> Result<ProviderName, Stop> {
     options.provider.or(plan.provider).ok_or_else(|| {
         Stop::refused(format_args!("{}: no provider is named", plan.file.display()))
-            .help("set `provider` in the plan, or give --provider: anthropic or offline")
+            .help("set `provider` in the plan, or give --provider: anthropic, openai or offline")
     })
 }
 

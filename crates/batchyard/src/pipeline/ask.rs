@@ -11,9 +11,8 @@ use super::state::RunState;
 use crate::answer::{self, Unusable};
 use crate::cli::Session;
 use crate::collect::collect;
-use crate::commands::llm_run::not_run;
-use crate::exit::Stop;
-use crate::results::{Recorded, Results, read_all};
+use crate::exit::{Stop, not_run};
+use crate::results::{Found, Recorded, read_all};
 
 /// Counts of model calls over all waves.
 #[derive(Debug, Default)]
@@ -62,26 +61,59 @@ pub(crate) fn ask(
     let mut calls = Asked::default();
     for (number, wave) in board.plan.waves.iter().enumerate() {
         session.interrupt.check()?;
-        let ready = board.ready(wave);
-        if ready.is_empty() {
-            continue;
+        // Once something is paid for, that is to be gone on with.
+        let is_begun = calls.requests > 0;
+        let run = ask_wave(session, board, study, provider, state, (number, wave));
+        let run = run.map_err(|stop| if is_begun { stop.once_begun() } else { stop })?;
+        if let Some(accounting) = run {
+            calls.add(&accounting);
         }
-        let requests = if let Some(requests) = state.recall(number)? {
-            requests
-        } else {
-            let requests = study.requests(board, &ready)?;
-            state.remember(number, &requests)?;
-            requests
-        };
-        session.output.detail(format!("wave {}: {} requests", number + 1, requests.len()));
-        let results = Results::open(&state.results())?;
-        let llm = LlmBatch::builder(Arc::clone(provider)).state(state.llm());
-        let ended = collect(session, llm, requests, results)?;
-        let run = ended.map_err(|error| not_run(&error))?;
-        calls.add(&run.accounting);
-        read_answers(board, &ready, read_all(&state.results())?);
     }
     Ok(calls)
+}
+
+/// Asks for the answers of one wave; nothing is asked where no task is left in it.
+fn ask_wave(
+    session: &Session,
+    board: &mut Board<'_>,
+    study: &Study,
+    provider: &Arc<dyn Provider>,
+    state: &RunState,
+    (number, wave): (usize, &[usize]),
+) -> Result<Option<Accounting>, Stop> {
+    let ready = board.ready(wave);
+    if ready.is_empty() {
+        return Ok(None);
+    }
+    let recalled = state.recall(number)?;
+    let is_new = recalled.is_none();
+    let mut requests = recalled.unwrap_or_default();
+    let is_asked = |at: &usize| requests.iter().any(|r| r.id == board.plan.tasks[*at].id);
+    let (mut asked, left): (Vec<usize>, Vec<usize>) = ready.iter().partition(|at| is_asked(at));
+    let known = asked.len();
+    for (at, rendered) in left.iter().zip(study.requests(board, &left)?) {
+        match rendered {
+            Ok(request) => {
+                requests.push(request);
+                asked.push(*at);
+            }
+            Err(failure) => board.set(*at, Standing::Failed(failure)),
+        }
+    }
+    if is_new || asked.len() > known {
+        state.remember(number, &requests)?;
+    }
+    if requests.is_empty() {
+        return Ok(None);
+    }
+    session.output.detail(format!("wave {}: {} requests", number + 1, requests.len()));
+    let results = Found::look(&state.results())?.begin()?;
+    let llm = LlmBatch::builder(Arc::clone(provider)).state(state.llm());
+    let ended = collect(session, llm, requests, results)?;
+    let run = ended.map_err(|error| not_run(&error))?;
+    let results = read_all(&state.results()).map_err(Stop::once_begun)?;
+    read_answers(board, &asked, results);
+    Ok(Some(run.accounting))
 }
 
 fn read_answers(board: &mut Board<'_>, asked: &[usize], results: Vec<Recorded>) {
@@ -101,7 +133,7 @@ fn standing(board: &Board<'_>, recorded: Recorded) -> Standing {
         let (kind, message) = recorded
             .error
             .unwrap_or_else(|| (recorded.status.to_string(), "the provider has no answer".into()));
-        return Standing::Failed(Failure { kind, message });
+        return Standing::Failed(Failure::new(kind, message));
     }
     let Some(text) = recorded.text else {
         return Standing::Failed(Failure::new("unusable_answer", "the answer has no text"));

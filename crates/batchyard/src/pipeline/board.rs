@@ -14,6 +14,8 @@ pub(crate) enum Standing {
     Landed { commit: String },
     /// It failed.
     Failed(Failure),
+    /// Its answer is there and something that is no fault of it keeps it from landing.
+    Held(Failure),
     /// It was not tried, because a task that it needs did not succeed.
     Skipped { because: String },
 }
@@ -23,11 +25,21 @@ pub(crate) enum Standing {
 pub(crate) struct Failure {
     pub(crate) kind: String,
     pub(crate) message: String,
+    /// The commit on its branch, if it came that far.
+    pub(crate) commit: Option<String>,
 }
 
 impl Failure {
+    /// The kind of a prompt that cannot be made of its template.
+    pub(crate) const PROMPT: &str = "prompt";
+
     pub(crate) fn new(kind: impl Into<String>, message: impl Into<String>) -> Failure {
-        Failure { kind: kind.into(), message: message.into() }
+        Failure { kind: kind.into(), message: message.into(), commit: None }
+    }
+
+    /// Says which commit is on the branch of the task.
+    pub(crate) fn with_commit(self, commit: impl Into<String>) -> Failure {
+        Failure { commit: Some(commit.into()), ..self }
     }
 }
 
@@ -88,6 +100,11 @@ impl<'p> Board<'p> {
             matches!(standing, Standing::Landed { .. } | Standing::Answered { .. })
         };
         self.iter().filter(|(_, _, standing)| is_well(standing)).count()
+    }
+
+    /// Returns how many tasks wait for something that is no fault of them.
+    pub(crate) fn held(&self) -> usize {
+        self.iter().filter(|(_, _, standing)| matches!(standing, Standing::Held(_))).count()
     }
 
     /// Returns how many tasks did not succeed, and whether that is exactly what the plan expects.

@@ -31,10 +31,12 @@ pub(crate) struct Place<'a> {
 /// Pushes of a landing.
 #[derive(Debug, Default)]
 pub(crate) struct Landing {
-    /// Branches that were to be pushed.
-    pub(crate) asked: usize,
+    /// Branches that the remote has now.
+    pub(crate) pushed: usize,
     /// Push commands run against the remote.
     pub(crate) pushes: u64,
+    /// What keeps tasks from landing that are not at fault.
+    pub(crate) fault: Option<String>,
     /// Why nothing was pushed although no task is at fault.
     pub(crate) held_back: Option<&'static str>,
 }
@@ -74,8 +76,8 @@ pub(crate) fn land(
     let name = name.map_err(|error| unreachable(error.to_string()))?;
     let base = |branch: &str| bases.get(branch).copied().flatten().map(|id| id.to_string());
     let operations = ops::make(board, place.onto, base);
-    if let Some(argv) = &board.plan.gate {
-        session.output.note(format!("gate: {}", argv.join(" ")));
+    if let Some(gate) = &board.plan.gate {
+        session.output.note(format!("gate: {}", gate.argv.join(" ")));
     }
     let commits = operations.commits.iter().map(|(_, op)| op.clone()).collect();
     let mut report = session
@@ -97,22 +99,35 @@ pub(crate) fn land(
         // It may have been the gate that was stopped.
         session.interrupt.check()?;
     }
-    if let Some(why) = not_heard(&operations, &report) {
-        return Err(unreachable(why));
-    }
+    let whole = refused_whole(&operations, &report);
+    let mut fault = whole.clone().map(|failure| failure.message);
     for at in tasks {
-        let standing = standing(session, board, &operations, at, &report);
+        let standing = standing(session, board, &operations, at, &report, whole.as_ref());
+        if let Standing::Held(Failure { message, .. }) = &standing {
+            let id = &board.plan.tasks[at].id;
+            fault.get_or_insert_with(|| format!("task \"{id}\": {message}"));
+        }
         board.set(at, standing);
     }
-    let is_asked = |op: &&Operation| {
-        matches!(op.kind, OperationKind::Push(_))
-            && !matches!(report.get(&op.id), Some(Outcome::Skipped { .. }))
+    let is_pushed = |op: &&Operation| {
+        let outcome = report.get(&op.id);
+        matches!(op.kind, OperationKind::Push(_)) && outcome.is_some_and(Outcome::is_success)
     };
     Ok(Landing {
-        asked: all.iter().filter(is_asked).count(),
+        pushed: if place.may_push { all.iter().filter(is_pushed).count() } else { 0 },
         pushes: report.pushes().into(),
+        fault,
         held_back: (!place.may_push).then_some(STOPPED),
     })
+}
+
+/// Returns the way to go on with answers that could not land.
+pub(crate) fn unlanded(fault: &str, state: &RunState) -> Stop {
+    let state = state.folder().display();
+    Stop::unfinished(fault).help(format_args!(
+        "the answers are kept; put it right and run again to go on: nothing is paid twice, and \
+         [land], [gate] and `repo` may be other ones; or remove {state} to give the answers up"
+    ))
 }
 
 /// Sets branches of tasks to where they begin, and says where a new one does; nothing where a branch is
@@ -206,71 +221,128 @@ fn note_left(
     }
 }
 
-/// Why all that was to be pushed may still arrive if the same is tried again.
-fn not_heard(operations: &ops::Operations, report: &Report) -> Option<String> {
-    // Where the base is pushed, it decides.
+/// Why nothing of what was to be pushed has arrived, where that is no fault of a task: the remote did
+/// not take the base, whatever is in it, or did not take any branch.
+fn refused_whole(operations: &ops::Operations, report: &Report) -> Option<Failure> {
     let base = operations.pushes.iter().find(|(task, _)| task.is_none());
-    let pushes = match base {
-        Some(base) => std::slice::from_ref(base),
-        None => &operations.pushes,
-    };
+    if let Some((_, op)) = base {
+        // Where the base is pushed, it decides.
+        return failure(report.get(&op.id)?).map(|failure| {
+            let OperationKind::Push(push) = &op.kind else { return failure };
+            let message = format!("{} is not pushed: {}", push.branch, failure.message);
+            Failure { message, ..failure }
+        });
+    }
     let mut why = None;
-    for end in pushes.iter().filter_map(|(_, op)| report.get(&op.id)) {
-        match end {
-            Outcome::Rejected { class: Class::Transient, reason } => why = Some(reason.clone()),
-            Outcome::Failed(error) if error.kind == OpErrorKind::Remote => {
-                why = Some(error.message.clone());
-            }
+    for outcome in operations.pushes.iter().filter_map(|(_, op)| report.get(&op.id)) {
+        match outcome {
             Outcome::Skipped { .. } => {}
+            Outcome::Rejected { .. } | Outcome::Failed(_) => {
+                why = why.or_else(|| failure(outcome));
+            }
             _ => return None,
         }
     }
     why
 }
 
-/// Where a task stands after the landing.
+/// Where a task stands after the landing. `whole` is what keeps all of them from landing.
 fn standing(
     session: &Session,
     board: &Board<'_>,
     operations: &ops::Operations,
     at: usize,
     report: &Report,
+    whole: Option<&Failure>,
 ) -> Standing {
-    let end = |op: &Operation| Some((op.id.clone(), report.get(&op.id)?.clone()));
     let outcome = |operations: &[(usize, Operation)]| {
-        operations.iter().find(|(task, _)| *task == at).and_then(|(_, op)| end(op))
+        let found = operations.iter().find(|(task, _)| *task == at);
+        found.and_then(|(_, op)| report.get(&op.id))
     };
-    let failure = |(id, outcome): (String, Outcome)| {
-        let error = OpLine::of(&id, &outcome).error?;
-        Some(Failure::new(error.kind, error.message))
+    let Some(Outcome::Landed { commit, .. } | Outcome::NoChange { commit, .. }) =
+        outcome(&operations.commits)
+    else {
+        let failed = outcome(&operations.commits).and_then(|end| stopped(end, whole));
+        let blank = || Standing::Held(Failure::new("not_landed", "no commit was made"));
+        return failed.unwrap_or_else(blank);
     };
-    let Some((id, committed)) = outcome(&operations.commits) else {
-        return Standing::Failed(Failure::new("not_landed", "no commit was made"));
-    };
-    let commit = match committed {
-        Outcome::Landed { commit, .. } | Outcome::NoChange { commit, .. } => commit.to_string(),
-        other => {
-            let failed = failure((id, other));
-            let failed = failed.unwrap_or_else(|| Failure::new("not_landed", "it was not made"));
-            return Standing::Failed(failed);
-        }
+    let commit = commit.to_string();
+    let on_branch = |standing: Standing| match standing {
+        Standing::Failed(failure) => Standing::Failed(failure.with_commit(&commit)),
+        Standing::Held(failure) => Standing::Held(failure.with_commit(&commit)),
+        other => other,
     };
     let merged = outcome(&operations.merges);
-    let is_merged = merged.is_some();
-    if let Some(failed) = merged.and_then(failure) {
-        return Standing::Failed(told(session, failed));
+    if let Some(standing) = merged.and_then(|end| stopped(end, whole)) {
+        return on_branch(match standing {
+            Standing::Failed(failure) => Standing::Failed(told(session, failure)),
+            other => other,
+        });
+    }
+    if let (Some(whole), Some(_)) = (whole, merged) {
+        return on_branch(Standing::Held(whole.clone()));
     }
     let pushed = operations.pushes.iter().find(|(task, _)| *task == Some(at));
-    if let Some(failed) = pushed.and_then(|(_, op)| end(op)).and_then(failure) {
-        let branch = board.plan.tasks[at].branch();
-        let message = format!("{branch}: {}", failed.message);
-        if !is_merged {
-            return Standing::Failed(Failure::new(failed.kind, message));
+    let pushed = pushed.and_then(|(_, op)| report.get(&op.id));
+    let named = |failure: Failure| {
+        let message = format!("{}: {}", board.plan.tasks[at].branch(), failure.message);
+        Failure { message, ..failure }
+    };
+    match pushed.and_then(|end| stopped(end, whole)) {
+        Some(Standing::Failed(failure) | Standing::Held(failure)) if merged.is_some() => {
+            // Its change is where the plan wants it.
+            session.output.note(format!("note: not pushed: {}", named(failure).message));
+            Standing::Landed { commit }
         }
-        // Its change is where the plan wants it.
-        session.output.note(format!("note: not pushed: {message}"));
+        Some(Standing::Failed(failure)) => on_branch(Standing::Failed(named(failure))),
+        Some(Standing::Held(failure)) => on_branch(Standing::Held(named(failure))),
+        _ => Standing::Landed { commit },
     }
-    Standing::Landed { commit }
+}
+
+/// Where an operation leaves its task that did not succeed.
+fn stopped(outcome: &Outcome, whole: Option<&Failure>) -> Option<Standing> {
+    let failure = failure(outcome)?;
+    let is_own = match outcome {
+        Outcome::Conflict { .. } => true,
+        // Where the gate fails by itself, it has named nobody.
+        Outcome::Failed(error) if error.kind == OpErrorKind::Gate => {
+            whole.is_none_or(|whole| whole.kind != OpErrorKind::Gate.as_str())
+        }
+        Outcome::Failed(error) => is_of_task(error.kind),
+        Outcome::Rejected { class, .. } => whole.is_none() && *class != Class::Transient,
+        _ => false,
+    };
+    Some(if is_own { Standing::Failed(failure) } else { Standing::Held(failure) })
+}
+
+fn failure(outcome: &Outcome) -> Option<Failure> {
+    let error = OpLine::of("", outcome).error?;
+    match outcome {
+        Outcome::Superseded => None,
+        _ => Some(Failure::new(error.kind, error.message)),
+    }
+}
+
+/// Whether an answer can be at fault for it; all else is to be put right in the repository, the settings
+/// or the remote.
+fn is_of_task(kind: OpErrorKind) -> bool {
+    use OpErrorKind as Kind;
+    match kind {
+        Kind::MissingIdentity
+        | Kind::InvalidIdentity
+        | Kind::UnknownBranch
+        | Kind::UnknownBase
+        | Kind::BaseNotAncestor
+        | Kind::CheckedOut
+        | Kind::UnrelatedHistories
+        | Kind::BranchClash
+        | Kind::BranchMoved
+        | Kind::Remote
+        | Kind::Repository => false,
+        // Also the gate: who is named by it is at fault.
+        _ => true,
+    }
 }
 
 /// Tells the user what a gate has printed and keeps it out of the failure, which becomes a lesson.

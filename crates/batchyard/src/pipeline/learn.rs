@@ -2,62 +2,51 @@
 
 use std::path::Path;
 
-use jiff::Timestamp;
-use lessons_index::{InvalidLesson, Lesson, Snapshot};
+use lessons_index::Failure as Seen;
 
 use super::board::{Board, Failure, Standing};
 use crate::cli::Session;
-use crate::commands::lessons::{add_all, open};
-use crate::exit::{Stop, chain};
+use crate::commands::lessons::{open, record_all};
+use crate::exit::Stop;
 use crate::plan::Task;
 
-/// Adds one lesson for each task that failed; a failure that is known is counted once more.
+/// Counts one failure for each task that failed, in one write: as a new lesson, or once more where the
+/// same is known of tasks of that kind, whoever has recorded it and whatever the task was called.
 ///
-/// Returns how many lessons were recorded.
+/// Returns how many failures were counted.
 pub(crate) fn learn(session: &Session, board: &Board<'_>, path: &Path) -> Result<usize, Stop> {
-    let failures: Vec<(&Task, &Failure)> = board
+    let seen: Vec<Seen> = board
         .iter()
         .filter_map(|(_, task, standing)| match standing {
-            Standing::Failed(failure) => Some((task, failure)),
+            Standing::Failed(failure) => seen(task, failure),
             _ => None,
         })
         .collect();
-    if failures.is_empty() {
+    if seen.is_empty() {
         return Ok(0);
     }
     let index = open(path)?;
-    let snapshot = index.snapshot();
-    let lessons = failures
-        .iter()
-        .map(|(task, failure)| lesson(&snapshot, task, failure))
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(|error| Stop::failed(chain(&error)))?;
-    let count = lessons.len();
-    add_all(session, &index, lessons)?;
-    Ok(count)
+    let known = index.snapshot();
+    let advised = seen.into_iter().map(|failure| match known.seen_before(&failure) {
+        // What somebody has written there stays.
+        Some(lesson) if !lesson.resolution().is_empty() => failure.resolution(""),
+        _ => failure,
+    });
+    Ok(record_all(session, &index, advised.collect())?.len())
 }
 
-fn lesson(known: &Snapshot, task: &Task, failure: &Failure) -> Result<Lesson, InvalidLesson> {
-    let now = Timestamp::now();
-    let id = format!("{}:{}", failure.kind, task.id);
-    if let Some(known) = known.get(&id) {
-        let mut lesson = (*known).clone();
-        lesson.times_seen = lesson.times_seen.saturating_add(1);
-        lesson.last_seen = lesson.last_seen.max(Some(now));
-        lesson.failure_msg.clone_from(&failure.message);
-        return Ok(lesson);
+/// Returns the failure as it is counted; `None` where no agent can learn from it.
+fn seen(task: &Task, failure: &Failure) -> Option<Seen> {
+    if failure.kind == Failure::PROMPT {
+        return None;
     }
-    Lesson::builder(id)
+    let seen = Seen::new(&failure.kind, &failure.message)
+        .scope(&task.kind)
         .task_type(&task.kind)
         .activity_type("run")
-        .failure_type(&failure.kind)
-        .failure_msg(&failure.message)
-        .resolution(resolution(&failure.kind))
         .pattern(&failure.kind)
-        .times_seen(1)
-        .first_seen(now)
-        .last_seen(now)
-        .build()
+        .resolution(resolution(&failure.kind));
+    Some(seen)
 }
 
 /// What helps against a kind of failure, where that is known beforehand.

@@ -12,7 +12,7 @@ mod state;
 
 pub(crate) use ask::{Asked, ask};
 pub(crate) use board::{Board, Standing};
-pub(crate) use land::{Landing, Place, land};
+pub(crate) use land::{Landing, Place, land, unlanded};
 pub(crate) use learn::learn;
 pub(crate) use ops::make as operations;
 pub(crate) use prompts::Study;

@@ -6,7 +6,7 @@ use prompt_templates::{Context, Prompts};
 use serde_json::{Value, json};
 use task_dispatch::{CancelToken, Dispatcher, Outcome, Task as Job};
 
-use super::board::{Board, Standing};
+use super::board::{Board, Failure, Standing};
 use crate::commands::prompt::find;
 use crate::exit::Stop;
 use crate::plan::{Plan, Task};
@@ -26,25 +26,32 @@ impl Study {
         Study { prompts, lessons }
     }
 
-    /// Renders every prompt once, with stand-ins for answers, so that what is wrong with a
-    /// template or its values is known before anything is sent.
+    /// Renders every prompt with stand-ins for answers, empty ones and others, so that what is wrong
+    /// with a template or its values is known before anything is sent, as far as it does not depend on
+    /// what the answers say.
     pub(crate) fn check(&self, plan: &Plan) -> Result<(), Stop> {
         for task in &plan.tasks {
-            let answers = task.after.iter().map(|at| (plan.tasks[*at].id.as_str(), ""));
-            self.request(task, answers).map_err(|why| {
-                let (file, id) = (plan.file.display(), &task.id);
-                Stop::refused(format_args!("{file}: task \"{id}\": {why}"))
-            })?;
+            for stand_in in ["", "{\"files\":[{\"path\":\"a\",\"content\":\"\"}]}"] {
+                let answers = task.after.iter().map(|at| (plan.tasks[*at].id.as_str(), stand_in));
+                self.request(task, answers).map_err(|why| {
+                    let (file, id) = (plan.file.display(), &task.id);
+                    Stop::refused(format_args!("{file}: task \"{id}\": {why}"))
+                })?;
+                if task.after.is_empty() {
+                    break;
+                }
+            }
         }
         Ok(())
     }
 
-    /// Makes the requests of some tasks of the board, on several threads, in their order.
+    /// Makes the requests of some tasks of the board, on several threads, in their order: of each the
+    /// request, or what is wrong with its template.
     pub(crate) fn requests(
         &self,
         board: &Board<'_>,
         tasks: &[usize],
-    ) -> Result<Vec<Request>, Stop> {
+    ) -> Result<Vec<Result<Request, Failure>>, Stop> {
         let jobs = tasks.iter().map(|&at| {
             let task = &board.plan.tasks[at];
             let answers: Vec<(&str, &str)> = task
@@ -66,10 +73,13 @@ impl Study {
             .map_err(|error| Stop::refused(error.to_string()))?;
         let rendered = report.into_records().into_iter().map(|record| match record.outcome {
             Outcome::Ok(request) => Ok(request),
-            Outcome::Err(why) => Err(Stop::failed(format_args!("task \"{}\": {why}", record.id))),
-            other => Err(Stop::failed(format_args!("task \"{}\": {other:?}", record.id))),
+            Outcome::Err(why) => Err(Failure::new(Failure::PROMPT, why)),
+            Outcome::Panicked(why) => {
+                Err(Failure::new(Failure::PROMPT, format!("the template panics: {why}")))
+            }
+            other => Err(Failure::new(Failure::PROMPT, format!("it was not rendered: {other:?}"))),
         });
-        rendered.collect()
+        Ok(rendered.collect())
     }
 
     fn request<'a>(

@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::ask::Asked;
-use super::board::{Board, Standing};
+use super::board::{Board, Failure, Standing};
 use super::land::Landing;
 use crate::demo::OneByOne;
 use crate::output::Output;
@@ -15,6 +15,8 @@ pub(crate) struct Summary {
     tasks: usize,
     succeeded: usize,
     failed: usize,
+    /// Tasks whose answers are kept for the next run.
+    pending: usize,
     batches: u64,
     submissions: u64,
     calls_saved: i64,
@@ -38,18 +40,21 @@ impl Summary {
         let (failed, _) = board.verdict();
         let tasks = board.plan.tasks.len();
         let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
-        let asked = if landing.held_back.is_some() { 0 } else { landing.asked as u64 };
+        // Nothing is saved by what did not get through, or had nothing to bring.
+        let pushed = if landing.pushes == 0 { 0 } else { landing.pushed as u64 };
+        let saved = signed(pushed) - signed(landing.pushes);
         Summary {
             tasks,
             succeeded: board.succeeded(),
             failed,
+            pending: board.held(),
             batches: calls.batches,
             submissions: calls.submissions,
             calls_saved: calls.saved(),
             http_calls: calls.http_calls,
             cache_hits: 0,
             pushes: landing.pushes,
-            round_trips_saved: signed(asked) - signed(landing.pushes),
+            round_trips_saved: saved.max(0),
             input_tokens: calls.input_tokens,
             output_tokens: calls.output_tokens,
             cost: calls.cost,
@@ -62,28 +67,25 @@ impl Summary {
 pub(crate) fn tasks(output: &Output, board: &Board<'_>) {
     let width = board.plan.tasks.iter().map(|task| task.id.chars().count()).max().unwrap_or(0);
     for (_, task, standing) in board.iter() {
-        let (status, what) = match standing {
-            Standing::Landed { commit } => ("succeeded", Ok(commit.as_str())),
-            Standing::Answered { .. } => ("succeeded", Ok("")),
-            Standing::Waiting => ("planned", Ok("")),
-            Standing::Failed(failure) => {
-                ("failed", Err((failure.kind.as_str(), failure.message.clone())))
-            }
+        let (status, commit, failure) = match standing {
+            Standing::Landed { commit } => ("succeeded", Some(commit), None),
+            Standing::Answered { .. } => ("succeeded", None, None),
+            Standing::Waiting => ("planned", None, None),
+            Standing::Failed(failure) => ("failed", failure.commit.as_ref(), Some(failure.clone())),
+            Standing::Held(failure) => ("pending", failure.commit.as_ref(), Some(failure.clone())),
             Standing::Skipped { because } => {
-                ("skipped", Err(("skipped", format!("it needs \"{because}\", which failed"))))
+                let why = format!("it needs \"{because}\", which failed");
+                ("skipped", None, Some(Failure::new("skipped", why)))
             }
         };
         if output.json {
             let mut line = json!({ "id": task.id, "kind": task.kind, "status": status });
-            match what {
-                Ok(commit) if !commit.is_empty() => {
-                    line["branch"] = json!(task.branch());
-                    line["commit"] = json!(commit);
-                }
-                Ok(_) => {}
-                Err((kind, message)) => {
-                    line["error"] = json!({ "kind": kind, "message": message });
-                }
+            if let Some(commit) = commit {
+                line["branch"] = json!(task.branch());
+                line["commit"] = json!(commit);
+            }
+            if let Some(Failure { kind, message, .. }) = failure {
+                line["error"] = json!({ "kind": kind, "message": message });
             }
             if task.expect_failure {
                 line["expect"] = json!("fail");
@@ -92,9 +94,13 @@ pub(crate) fn tasks(output: &Output, board: &Board<'_>) {
             continue;
         }
         let expected = if task.expect_failure { " (as expected)" } else { "" };
-        let what = match what {
-            Ok(commit) => commit.get(..10).unwrap_or(commit).to_owned(),
-            Err((kind, message)) => format!("{kind}{expected}: {message}"),
+        let commit = commit.map(|commit| commit.get(..10).unwrap_or(commit).to_owned());
+        let what = match (failure, commit) {
+            (None, commit) => commit.unwrap_or_default(),
+            (Some(Failure { kind, message, .. }), None) => format!("{kind}{expected}: {message}"),
+            (Some(Failure { kind, message, .. }), Some(commit)) => {
+                format!("{kind}{expected}: {message} ({commit} on {})", task.branch())
+            }
         };
         output.human(format!("{status:<9}  {:<width$}  {:<11}  {what}", task.id, task.kind));
     }
@@ -119,7 +125,13 @@ pub(crate) fn savings(
         (
             "tasks",
             summary.tasks.to_string(),
-            format!("{} succeeded, {} failed", summary.succeeded, summary.failed),
+            match summary.pending {
+                0 => format!("{} succeeded, {} failed", summary.succeeded, summary.failed),
+                pending => format!(
+                    "{} succeeded, {} failed, {pending} pending",
+                    summary.succeeded, summary.failed
+                ),
+            },
         ),
         (
             "submissions",
@@ -140,12 +152,12 @@ pub(crate) fn savings(
         ("cost", cost, String::new()),
         ("time", format!("{:.2} s", summary.seconds), String::new()),
     ];
-    output.line("");
+    output.human("");
     for (name, value, more) in rows {
-        output.line(format!("{name:<12} {value:>10}  {more}").trim_end());
+        output.human(format!("{name:<12} {value:>10}  {more}").trim_end());
     }
     match one_by_one {
-        Some(compared) => output.line(format!(
+        Some(compared) => output.human(format!(
             "one by one   {:>8.2} s  {} submissions and {} pushes, really run: {:.1} times as long",
             compared.seconds,
             compared.submissions,
@@ -153,6 +165,6 @@ pub(crate) fn savings(
             compared.seconds / summary.seconds.max(f64::EPSILON),
         )),
         None if has_demo => {}
-        None => output.line(format!("{:<12} {:>10}", "one by one", "-")),
+        None => output.human(format!("{:<12} {:>10}", "one by one", "-")),
     }
 }

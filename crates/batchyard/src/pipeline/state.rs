@@ -2,19 +2,21 @@
 //!
 //! ```text
 //! lock           held by the run that uses the folder
-//! run.json       what the run was started with; written first
+//! run.json       what the run asks and whom; written first
 //! wave-0.jsonl   the requests of the first wave, written before any of them is sent
 //! results.jsonl  what came back
 //! landing        what the landing is called; written when its branches are where they begin
 //! llm/           what is known of the provider's batches
+//! over           run.json, once the run is over and the rest is being removed
 //! ```
 //!
-//! A run that is over removes all of it, so that the next run of the plan begins anew.
+//! A run that is over removes all of it, so that the next run of the plan begins anew. What is left
+//! where that was cut off is known by `over` and belongs to nobody.
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use llm_batch::Request;
@@ -22,26 +24,36 @@ use serde::{Deserialize, Serialize};
 
 use crate::exit::Stop;
 use crate::input::Input;
-use crate::lock::FolderLock;
+use crate::lock::{self, FolderLock};
+use crate::plan::Plan;
 use crate::wire::requests;
 
 /// The version of the folder's layout.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// The state of a run.
 #[derive(Debug)]
 pub(crate) struct RunState {
     folder: PathBuf,
+    is_new: bool,
     _lock: FolderLock,
 }
 
-/// What a run was started with.
+/// What a run asks, and whom. Where its commits go and what judges them may change while it is
+/// unfinished.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Started {
-    /// The whole text of the plan.
-    pub(crate) plan: String,
-    pub(crate) provider: String,
-    pub(crate) endpoint: String,
+    /// As text, so that numbers compare as they are written.
+    asks: String,
+    provider: String,
+    endpoint: String,
+}
+
+impl Started {
+    pub(crate) fn new(plan: &Plan, provider: &dyn llm_batch::Provider) -> Started {
+        let (provider, endpoint) = (provider.name().to_owned(), provider.endpoint().to_owned());
+        Started { asks: plan.asks(), provider, endpoint }
+    }
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -52,8 +64,18 @@ struct Header {
     started: Started,
 }
 
+/// What is read of a header of any version.
+#[derive(Debug, Deserialize)]
+struct Layout {
+    format: String,
+    version: u32,
+}
+
 const FORMAT: &str = "batchyard run";
+const HEADER: &str = "run.json";
+const OVER: &str = "over";
 const LANDING: &str = "landing";
+const LLM: &str = "llm";
 
 impl RunState {
     /// Opens the folder of an unfinished run, or begins a new one.
@@ -66,20 +88,37 @@ impl RunState {
             Stop::refused(format_args!("cannot use the state {}: {error}", folder.display()))
         };
         DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(cannot)?;
-        let mut stray = strangers(folder).map_err(cannot)?;
-        if let Some(name) = stray.pop() {
+        let stray = names(folder).map_err(cannot)?.into_iter().find(|name| !is_ours(name));
+        if let Some(name) = stray {
             return Err(Stop::refused(format_args!(
                 "{} is no state of a run: it holds \"{name}\"",
                 folder.display()
             ))
             .help("name a folder that is empty or does not exist yet"));
         }
-        let state = RunState { folder: folder.to_owned(), _lock: FolderLock::take(folder)? };
-        let file = state.folder.join("run.json");
-        if !file.exists() {
+        // Answers are in it, and prompts.
+        fs::set_permissions(folder, Permissions::from_mode(0o700)).map_err(cannot)?;
+        let lock = FolderLock::take(folder)?;
+        let mut state = RunState { folder: folder.to_owned(), is_new: false, _lock: lock };
+        if is_there(&folder.join(OVER)).map_err(cannot)? {
+            state.clear().map_err(cannot)?;
+        }
+        let file = folder.join(HEADER);
+        if !is_there(&file).map_err(cannot)? {
+            let left = names(folder).map_err(cannot)?.into_iter();
+            if let Some(name) =
+                left.filter(|name| !name.ends_with(".new")).find(|name| name != lock::FILE)
+            {
+                return Err(Stop::refused(format_args!(
+                    "the state {} holds \"{name}\", but not what it belongs to: there is no {HEADER}",
+                    folder.display()
+                ))
+                .help("remove the folder, or name another with `state`"));
+            }
             let header = Header { format: FORMAT.to_owned(), version: VERSION, started };
             let text = serde_json::to_vec_pretty(&header).expect("the header has string keys");
-            state.write("run.json", &text).map_err(cannot)?;
+            state.write(HEADER, &text).map_err(cannot)?;
+            state.is_new = true;
             return Ok(state);
         }
         let foreign = |what: &str| {
@@ -87,13 +126,15 @@ impl RunState {
                 .help("finish that run as it was started, or remove the folder to give it up")
         };
         let text = Input::File(file).read_text()?;
-        let header: Header = serde_json::from_str(&text)
-            .map_err(|error| foreign(&format!("cannot be read: {error}")))?;
-        if header.format != FORMAT || header.version != VERSION {
+        let unreadable =
+            |error: serde_json::Error| foreign(&format!("cannot be read: {HEADER}: {error}"));
+        let layout: Layout = serde_json::from_str(&text).map_err(unreadable)?;
+        if layout.format != FORMAT || layout.version != VERSION {
             return Err(foreign("was written by another version"));
         }
-        if header.started.plan != started.plan {
-            return Err(foreign("is of an unfinished run of another version of the plan"));
+        let header: Header = serde_json::from_str(&text).map_err(unreadable)?;
+        if header.started.asks != started.asks {
+            return Err(foreign("is of an unfinished run that asks something else"));
         }
         if header.started != started {
             return Err(foreign("is of an unfinished run with another provider"));
@@ -101,13 +142,26 @@ impl RunState {
         Ok(state)
     }
 
+    /// Returns whether no earlier run has worked in the folder.
+    pub(crate) fn is_new(&self) -> bool {
+        self.is_new
+    }
+
+    /// Returns the folder.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// Returns the requests of a wave as they were written before they were sent, if they were.
     pub(crate) fn recall(&self, wave: usize) -> Result<Option<Vec<Request>>, Stop> {
         let file = self.folder.join(wave_file(wave));
-        if !file.exists() {
-            return Ok(None);
+        match is_there(&file) {
+            Ok(false) => Ok(None),
+            Ok(true) => requests::read(&Input::File(file)).map(Some),
+            Err(error) => {
+                Err(Stop::refused(format_args!("cannot read {}: {error}", file.display())))
+            }
         }
-        requests::read(&Input::File(file)).map(Some)
     }
 
     /// Writes the requests of a wave, durable before the first of them is sent.
@@ -115,10 +169,9 @@ impl RunState {
         let name = wave_file(wave);
         let written = requests::to_lines(requests).and_then(|lines| self.write(&name, &lines));
         written.map_err(|error| {
-            Stop::failed(format_args!(
-                "cannot write {}: {error}",
-                self.folder.join(&name).display()
-            ))
+            let file = self.folder.join(&name);
+            Stop::refused(format_args!("cannot write {}: {error}", file.display()))
+                .help("make room, or make the folder writable, and run again")
         })
     }
 
@@ -144,55 +197,76 @@ impl RunState {
     }
 
     pub(crate) fn llm(&self) -> PathBuf {
-        self.folder.join("llm")
+        self.folder.join(LLM)
     }
 
     /// Removes the state of a run that is over, and nothing that is not part of it.
     pub(crate) fn remove(self) -> io::Result<()> {
-        // First the header: what is left without it is no run any more.
-        fs::remove_file(self.folder.join("run.json"))?;
-        for entry in fs::read_dir(&self.folder)? {
-            let entry = entry?;
-            match entry.file_name().to_str() {
-                Some("llm" | "gate") => fs::remove_dir_all(entry.path())?,
-                Some(name) if is_ours(name) => fs::remove_file(entry.path())?,
-                _ => {}
+        // By this one step it is no run any more, wherever the rest is cut off.
+        fs::rename(self.folder.join(HEADER), self.folder.join(OVER))?;
+        self.sync()?;
+        self.clear()?;
+        // The lock last: who gets it finds nothing else.
+        fs::remove_file(self.folder.join(lock::FILE))?;
+        match fs::remove_dir(&self.folder) {
+            // Somebody has begun anew in it by now.
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
+            removed => removed,
+        }
+    }
+
+    /// Removes all of a run that is over but the lock; the mark of that at the end.
+    fn clear(&self) -> io::Result<()> {
+        let is_kept = |name: &String| !is_ours(name) || name == OVER || name == lock::FILE;
+        for name in names(&self.folder)?.into_iter().filter(|name| !is_kept(name)) {
+            let path = self.folder.join(name);
+            if fs::symlink_metadata(&path)?.is_dir() {
+                fs::remove_dir_all(path)?;
+            } else {
+                fs::remove_file(path)?;
             }
         }
-        fs::remove_dir(&self.folder)
+        self.sync()?;
+        fs::remove_file(self.folder.join(OVER))
     }
 
     /// Writes a file whole and durable, or not at all.
     fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let (path, temporary) = (self.folder.join(name), self.folder.join(format!("{name}.new")));
-        let mut file = File::create(&temporary)?;
+        let mut how = OpenOptions::new();
+        let mut file = how.write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
         file.write_all(bytes)?;
         file.sync_all()?;
         fs::rename(&temporary, path)?;
+        self.sync()
+    }
+
+    /// Makes durable which names there are.
+    fn sync(&self) -> io::Result<()> {
         File::open(&self.folder)?.sync_all()
     }
 }
 
-/// Returns the names in the folder that no run has put there.
-fn strangers(folder: &Path) -> io::Result<Vec<String>> {
-    let mut names = Vec::new();
-    for entry in fs::read_dir(folder)? {
-        let name = entry?.file_name();
-        if !name.to_str().is_some_and(is_ours) {
-            names.push(name.to_string_lossy().into_owned());
-        }
-    }
-    Ok(names)
+/// Returns the names in the folder, as far as they are text.
+fn names(folder: &Path) -> io::Result<Vec<String>> {
+    let name = |entry: io::Result<fs::DirEntry>| Ok(entry?.file_name().to_string_lossy().into());
+    fs::read_dir(folder)?.map(name).collect()
 }
 
+fn is_there(path: &Path) -> io::Result<bool> {
+    match fs::symlink_metadata(path) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether a run has put it there.
 fn is_ours(name: &str) -> bool {
     let name = name.strip_suffix(".new").unwrap_or(name);
-    let is_wave = |name: &str| {
-        let number = name.strip_prefix("wave-").and_then(|rest| rest.strip_suffix(".jsonl"));
-        number.is_some_and(|number| number.parse::<usize>().is_ok())
-    };
-    let fixed = ["lock", "run.json", "results.jsonl", LANDING, "llm", "gate", "gate.index"];
-    fixed.contains(&name) || is_wave(name)
+    let number = name.strip_prefix("wave-").and_then(|rest| rest.strip_suffix(".jsonl"));
+    let is_wave = number.is_some_and(|number| number.parse::<usize>().is_ok());
+    is_wave || [lock::FILE, HEADER, OVER, "results.jsonl", LANDING, LLM].contains(&name)
 }
 
 fn wave_file(wave: usize) -> String {

@@ -9,11 +9,12 @@ use globset::{GlobBuilder, GlobMatcher};
 /// component beginning with `.git`, for the latter the exact path.
 #[derive(Debug, Default)]
 pub(crate) struct Allow {
-    globs: Vec<(String, GlobMatcher)>,
+    /// `None` allows every path that is not guarded; an empty list allows none.
+    globs: Option<Vec<(String, GlobMatcher)>>,
 }
 
 impl Allow {
-    /// Compiles the globs; `*` does not cross a `/`, `**` does.
+    /// Compiles the globs; `*` does not cross a `/`, `**` does. Nothing but what they match is allowed.
     ///
     /// # Errors
     ///
@@ -24,13 +25,20 @@ impl Allow {
             glob.map(|glob| ((*text).to_owned(), glob.compile_matcher()))
                 .map_err(|error| (at, error.to_string()))
         };
-        globs.iter().enumerate().map(compile).collect::<Result<_, _>>().map(|globs| Allow { globs })
+        let globs = globs.iter().enumerate().map(compile).collect::<Result<_, _>>()?;
+        Ok(Allow { globs: Some(globs) })
+    }
+
+    /// Returns the globs as they were given, if they were.
+    pub(crate) fn globs(&self) -> Option<Vec<&str>> {
+        let globs = self.globs.as_ref()?;
+        Some(globs.iter().map(|(text, _)| text.as_str()).collect())
     }
 
     /// Returns why an answer may not write `path`, or `None` if it may.
     pub(crate) fn refuses(&self, path: &str, symlink: bool) -> Option<String> {
-        let matching = || self.globs.iter().filter(|(_, glob)| glob.is_match(path));
-        if !self.globs.is_empty() && matching().next().is_none() {
+        let matching = || self.globs.iter().flatten().filter(|(_, glob)| glob.is_match(path));
+        if self.globs.is_some() && matching().next().is_none() {
             return Some(format!("\"{path}\" is outside \"allow\""));
         }
         if is_guarded(path) && !matching().any(|(text, _)| is_guarded(text)) {
@@ -66,7 +74,7 @@ mod tests {
 
     #[test]
     fn everything_but_the_guarded_is_allowed_by_default() {
-        let allow = allow(&[]);
+        let allow = Allow::default();
         assert_eq!(allow.refuses("src/lib.rs", false), None);
         for path in [
             ".github/workflows/ci.yml",
@@ -80,6 +88,12 @@ mod tests {
             assert!(allow.refuses(path, false).is_some(), "{path}");
         }
         assert!(allow.refuses("link", true).is_some());
+    }
+
+    #[test]
+    fn an_empty_list_allows_nothing() {
+        assert!(allow(&[]).refuses("src/lib.rs", false).is_some());
+        assert!(allow(&[""]).refuses("src/lib.rs", false).is_some());
     }
 
     #[test]

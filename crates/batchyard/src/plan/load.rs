@@ -8,8 +8,9 @@ use serde_json::{Map, Value};
 use toml::Spanned;
 
 use super::schema::{DemoTable, Expect, PlanFile, TaskTable};
-use super::{Allow, Demo, Land, Plan, Push, Task, branch_of, waves};
+use super::{Allow, Demo, Gate, Land, Plan, ProviderName, Push, Task, branch_of, waves};
 use crate::exit::Stop;
+use crate::gate::variable;
 use crate::input::{Input, existing_folder};
 use crate::suggest;
 
@@ -30,6 +31,15 @@ pub(super) fn load(path: &Path) -> Result<Plan, Stop> {
     let source = Source { path, text: &text, folder };
     let file: PlanFile = toml::from_str(&text).map_err(|error| source.syntax(&error))?;
 
+    for (key, path) in [
+        ("prompts", Some(&file.prompts)),
+        ("lessons", Some(&file.lessons)),
+        ("answers", file.answers.as_ref()),
+        ("repo", file.repo.as_ref()),
+        ("state", file.state.as_ref()),
+    ] {
+        source.refuse_empty(key, path)?;
+    }
     let prompts = source.resolve(file.prompts.get_ref());
     existing_folder(&prompts, "the prompts folder")
         .map_err(|stop| source.wrap(&file.prompts, &stop))?;
@@ -42,15 +52,19 @@ pub(super) fn load(path: &Path) -> Result<Plan, Stop> {
         }
         None => None,
     };
-    let globs = file.allow.as_deref().unwrap_or_default();
-    let texts: Vec<&str> = globs.iter().map(|glob| glob.get_ref().as_str()).collect();
-    let allow = Allow::new(&texts)
-        .map_err(|(at, why)| source.fault(globs[at].span(), &format!("\"allow\": {why}")))?;
+    let allow = source.allow(file.allow.as_ref())?;
     let gate = match file.gate {
         Some(gate) if gate.run.get_ref().first().is_none_or(String::is_empty) => {
             return Err(source.fault(gate.run.span(), "\"run\" names no program"));
         }
-        Some(gate) => Some((gate.run.span(), gate.run.into_inner())),
+        Some(gate) => {
+            for name in &gate.env {
+                variable(name.get_ref())
+                    .map_err(|why| source.fault(name.span(), &format!("\"env\": {why}")))?;
+            }
+            let env = gate.env.into_iter().map(Spanned::into_inner).collect();
+            Some((gate.run.span(), Gate { argv: gate.run.into_inner(), env }))
+        }
         None => None,
     };
     let push = file.land.push.unwrap_or(Push::Both);
@@ -67,9 +81,10 @@ pub(super) fn load(path: &Path) -> Result<Plan, Stop> {
         }
         (_, Some(demo)) => {
             let DemoTable { source: checkout, one_by_one } = demo.into_inner();
-            let demo =
-                Demo { source: source.resolve(&checkout), one_by_one: one_by_one.unwrap_or(true) };
-            (None, Some(demo))
+            source.refuse_empty("source", Some(&checkout))?;
+            let folder = source.resolve(checkout.get_ref());
+            existing_folder(&folder, "the source").map_err(|stop| source.wrap(&checkout, &stop))?;
+            (None, Some(Demo { source: folder, one_by_one: one_by_one.unwrap_or(true) }))
         }
         (Some(repo), None) => (Some(source.resolve(repo.get_ref())), None),
         (None, None) => (Some(source.folder.clone()), None),
@@ -80,6 +95,10 @@ pub(super) fn load(path: &Path) -> Result<Plan, Stop> {
     }
     let onto = file.land.onto.map(Spanned::into_inner);
     let remote = source.not_empty("remote", file.remote)?.unwrap_or_else(|| "origin".to_owned());
+    if let (Some(url), Some(ProviderName::Offline)) = (&file.base_url, file.provider) {
+        let what = "\"base_url\" does not belong to the provider \"offline\"";
+        return Err(source.fault(url.span(), what));
+    }
     let base_url = source.not_empty("base_url", file.base_url)?;
     let tasks = source.tasks(file.task)?;
     let waves = waves::order(&tasks).map_err(|ids| {
@@ -95,14 +114,13 @@ pub(super) fn load(path: &Path) -> Result<Plan, Stop> {
         prompts,
         lessons: source.resolve(file.lessons.get_ref()),
         answers,
-        state: file.state.map(|state| source.resolve(&state)),
+        state: file.state.map(|state| source.resolve(state.get_ref())),
         land: Land { onto, push },
-        gate: gate.map(|(_, run)| run),
+        gate: gate.map(|(_, gate)| gate),
         allow,
         demo,
         tasks,
         waves,
-        text,
     })
 }
 
@@ -131,15 +149,24 @@ impl Source<'_> {
                     .help("give each task an id of its own"));
             }
         }
-        // A branch cannot be beside another that is a folder of it.
+        // A branch cannot be beside another that is a folder of it, nor, where the file system passes
+        // over upper and lower case, beside one that differs by these only.
+        let folded: BTreeMap<String, &String> =
+            index.keys().map(|id| (id.to_lowercase(), id)).collect();
         for table in &tables {
             let id = table.id.get_ref();
-            let outer =
-                id.match_indices('/').map(|(at, _)| &id[..at]).find(|o| index.contains_key(*o));
-            if let Some(outer) = outer {
-                let what = format!("the branch of \"{id}\" would be inside that of \"{outer}\"");
-                return Err(self.fault(table.id.span(), &what).help("give the task another id"));
-            }
+            let low = id.to_lowercase();
+            let outer = low.match_indices('/').find_map(|(at, _)| folded.get(&low[..at]));
+            let what = match (outer, folded.get(&low)) {
+                (Some(outer), _) => {
+                    format!("the branch of \"{id}\" would be inside that of \"{outer}\"")
+                }
+                (None, Some(other)) if *other != id => {
+                    format!("\"{id}\" and \"{other}\" differ by upper and lower case only")
+                }
+                _ => continue,
+            };
+            return Err(self.fault(table.id.span(), &what).help("give the task another id"));
         }
         tables.into_iter().map(|table| self.task(table, &index)).collect()
     }
@@ -190,21 +217,36 @@ impl Source<'_> {
             let what = format!("\"data\": the name \"{name}\" belongs to the program");
             return Err(self.fault(table.span(), &what).help("give the value another name"));
         }
-        // JSON has no such numbers, and would have null in their place.
-        let is_finite = table.get_ref().values().all(is_finite);
-        match serde_json::to_value(table.get_ref()) {
-            Ok(Value::Object(data)) if is_finite => Ok(data),
-            _ => Err(self.fault(table.span(), "\"data\" has a number that is not finite")),
-        }
+        object(table.get_ref())
+            .ok_or_else(|| self.fault(table.span(), "\"data\" has a number that is not finite"))
     }
 
-    fn not_empty(&self, key: &str, value: Option<Spanned<String>>) -> Result<Option<String>, Stop> {
+    fn allow(&self, globs: Option<&Spanned<Vec<Spanned<String>>>>) -> Result<Allow, Stop> {
+        let Some(list) = globs else { return Ok(Allow::default()) };
+        let globs = list.get_ref();
+        if globs.is_empty() {
+            let what = "\"allow\" is empty, so that no answer could be used";
+            return Err(self.fault(list.span(), what).help(
+                "name what answers may write, or leave it out to allow all that is not guarded",
+            ));
+        }
+        let texts: Vec<&str> = globs.iter().map(|glob| glob.get_ref().as_str()).collect();
+        Allow::new(&texts)
+            .map_err(|(at, why)| self.fault(globs[at].span(), &format!("\"allow\": {why}")))
+    }
+
+    fn refuse_empty(&self, key: &str, value: Option<&Spanned<String>>) -> Result<(), Stop> {
         match value {
             Some(value) if value.get_ref().is_empty() => {
                 Err(self.fault(value.span(), &format!("\"{key}\" is empty")))
             }
-            value => Ok(value.map(Spanned::into_inner)),
+            _ => Ok(()),
         }
+    }
+
+    fn not_empty(&self, key: &str, value: Option<Spanned<String>>) -> Result<Option<String>, Stop> {
+        self.refuse_empty(key, value.as_ref())?;
+        Ok(value.map(Spanned::into_inner))
     }
 
     fn resolve(&self, path: &str) -> PathBuf {
@@ -236,13 +278,22 @@ impl Source<'_> {
     }
 }
 
-fn is_finite(value: &toml::Value) -> bool {
-    match value {
-        toml::Value::Float(number) => number.is_finite(),
-        toml::Value::Array(items) => items.iter().all(is_finite),
-        toml::Value::Table(table) => table.values().all(is_finite),
-        _ => true,
-    }
+/// Returns a table as JSON: a date or time is its text. `None` if a number is not finite, as JSON has no
+/// such number.
+fn object(table: &toml::Table) -> Option<Map<String, Value>> {
+    table.iter().map(|(key, value)| Some((key.clone(), json(value)?))).collect()
+}
+
+fn json(value: &toml::Value) -> Option<Value> {
+    Some(match value {
+        toml::Value::String(text) => text.as_str().into(),
+        toml::Value::Integer(number) => (*number).into(),
+        toml::Value::Float(number) => Value::Number(serde_json::Number::from_f64(*number)?),
+        toml::Value::Boolean(is_true) => (*is_true).into(),
+        toml::Value::Datetime(time) => time.to_string().into(),
+        toml::Value::Array(items) => items.iter().map(json).collect::<Option<_>>()?,
+        toml::Value::Table(table) => Value::Object(object(table)?),
+    })
 }
 
 /// Adds a suggestion to serde's "unknown field `a`, expected one of `b`, `c`".

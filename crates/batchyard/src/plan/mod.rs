@@ -8,7 +8,7 @@ mod waves;
 use std::path::{Path, PathBuf};
 
 pub(crate) use allow::Allow;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::exit::Stop;
 
@@ -17,8 +17,6 @@ use crate::exit::Stop;
 pub(crate) struct Plan {
     /// The plan file as it was named.
     pub(crate) file: PathBuf,
-    /// The text of the plan file, for its digest.
-    pub(crate) text: String,
     pub(crate) provider: Option<ProviderName>,
     pub(crate) base_url: Option<String>,
     /// The repository; `None` if and only if `demo` makes one.
@@ -30,14 +28,23 @@ pub(crate) struct Plan {
     /// Where an unfinished run keeps its state; `None` = beside the plan, or in the demo's folder.
     pub(crate) state: Option<PathBuf>,
     pub(crate) land: Land,
-    /// The command that must succeed on the merged tree before the push.
-    pub(crate) gate: Option<Vec<String>>,
+    /// What must succeed on the merged tree before the push.
+    pub(crate) gate: Option<Gate>,
     pub(crate) allow: Allow,
     pub(crate) demo: Option<Demo>,
     /// The tasks in the order of the plan.
     pub(crate) tasks: Vec<Task>,
     /// Indexes of tasks: each wave needs only answers of the waves before it.
     pub(crate) waves: Vec<Vec<usize>>,
+}
+
+/// The command that judges the merged tree.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    /// Program and arguments.
+    pub(crate) argv: Vec<String>,
+    /// Variables of the environment that it sees beside the usual ones.
+    pub(crate) env: Vec<String>,
 }
 
 /// Where the commits go.
@@ -110,6 +117,24 @@ impl Plan {
     /// Reads and checks a plan.
     pub(crate) fn load(path: &Path) -> Result<Plan, Stop> {
         load::load(path)
+    }
+
+    /// Returns what the plan asks, and which answers can be used, as one text: what must not change
+    /// while a run is unfinished.
+    pub(crate) fn asks(&self) -> String {
+        let id = |at: &usize| &self.tasks[*at].id;
+        let tasks = self.tasks.iter().map(|task| {
+            json!({
+                "id": task.id,
+                "kind": task.kind,
+                "model": task.model,
+                "max_tokens": task.max_tokens,
+                "template": task.template,
+                "data": task.data,
+                "after": task.after.iter().map(id).collect::<Vec<_>>(),
+            })
+        });
+        json!({ "tasks": tasks.collect::<Vec<_>>(), "allow": self.allow.globs() }).to_string()
     }
 
     /// Returns where an unfinished run keeps its state, unless the plan says otherwise: the name

@@ -9,7 +9,7 @@ use super::{ProviderName, Push};
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PlanFile {
-    /// `offline` or `anthropic`; `--provider` overrides it.
+    /// `anthropic`, `openai` or `offline`; `--provider` overrides it.
     pub(super) provider: Option<ProviderName>,
     /// Address of the provider, `https` or loopback; by default the provider's own.
     pub(super) base_url: Option<Spanned<String>>,
@@ -24,14 +24,14 @@ pub(super) struct PlanFile {
     /// Folder of the recorded answers, for `offline`.
     pub(super) answers: Option<Spanned<String>>,
     /// Folder of an unfinished run, by default `<plan file>.state`.
-    pub(super) state: Option<String>,
+    pub(super) state: Option<Spanned<String>>,
     /// Where commits go.
     #[serde(default)]
     pub(super) land: LandTable,
     /// What must succeed on the merged tree before the push.
     pub(super) gate: Option<GateTable>,
     /// Paths that answers may write, as globs; by default all but the guarded ones.
-    pub(super) allow: Option<Vec<Spanned<String>>>,
+    pub(super) allow: Option<Spanned<Vec<Spanned<String>>>>,
     /// A scratch remote and clone in place of `repo`.
     pub(super) demo: Option<Spanned<DemoTable>>,
     /// The tasks.
@@ -53,13 +53,16 @@ pub(super) struct LandTable {
 pub(super) struct GateTable {
     /// Program and arguments; there is no shell.
     pub(super) run: Spanned<Vec<String>>,
+    /// Variables of the environment that the command needs beside the usual ones.
+    #[serde(default)]
+    pub(super) env: Vec<Spanned<String>>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct DemoTable {
     /// The checkout whose history the scratch remote begins with.
-    pub(super) source: String,
+    pub(super) source: Spanned<String>,
     /// Whether the tasks are also run one by one on a second scratch remote, by default true.
     pub(super) one_by_one: Option<bool>,
 }

@@ -256,7 +256,7 @@ impl OpSummary {
             output.object(&serde_json::json!({ "summary": self }));
             return;
         }
-        output.line(format!(
+        output.human(format!(
             "{} operations: {} landed, {} failed, {} skipped; {} pushes, {} round trips saved, \
              {:.2} s{}",
             self.ops,

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+pub(crate) mod plan;
 pub(crate) mod server;
 
 use std::ffi::OsStr;

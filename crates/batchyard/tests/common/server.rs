@@ -45,6 +45,11 @@ impl Server {
                     Some(path) if path.starts_with('-') => {
                         json!({ "files": [{ "path": path[1..], "delete": true }] }).to_string()
                     }
+                    // The prompt itself, so that no two are the same.
+                    Some(path) if path.starts_with('+') => {
+                        let file = json!({ "path": path[1..], "content": question.text });
+                        json!({ "files": [file] }).to_string()
+                    }
                     Some(path) => {
                         json!({ "files": [{ "path": path, "content": "made\n" }] }).to_string()
                     }

@@ -58,7 +58,7 @@ pub(super) fn run(session: &Session, options: &Add) -> Result<Exit, Stop> {
     if session.output.json {
         session.output.object(&json!({ "summary": { "added": added, "lessons": total } }));
     } else {
-        session.output.line(format!("{added} added, {total} lessons"));
+        session.output.human(format!("{added} added, {total} lessons"));
     }
     Ok(Exit::Done)
 }
@@ -75,8 +75,7 @@ fn count(session: &Session, path: &Path) -> Result<Exit, Stop> {
     }
     writable(path)?;
     let index = open(path)?;
-    let counted = session.interrupt.shielded(|| index.record_all(failures));
-    let counted = all_or_why(counted)?;
+    let counted = record_all(session, &index, failures)?;
     for lesson in &counted {
         let (id, times) = (&lesson.id, lesson.times_seen);
         if session.output.json {
@@ -89,7 +88,7 @@ fn count(session: &Session, path: &Path) -> Result<Exit, Stop> {
     if session.output.json {
         session.output.object(&json!({ "summary": { "counted": counted, "lessons": total } }));
     } else {
-        session.output.line(format!("{counted} counted, {total} lessons"));
+        session.output.human(format!("{counted} counted, {total} lessons"));
     }
     Ok(Exit::Done)
 }
@@ -130,12 +129,21 @@ fn failure(line: &str) -> Result<Failure, String> {
 /// # Errors
 ///
 /// Says which of them was not added first, and why: status 2 if the file is as it was, else 1.
-pub(crate) fn add_all(
+fn add_all(session: &Session, index: &LessonsIndex, lessons: Vec<Lesson>) -> Result<(), Stop> {
+    all_or_why(session.interrupt.shielded(|| index.add_all(lessons))).map(drop)
+}
+
+/// Counts failures in one write, and returns their lessons.
+///
+/// # Errors
+///
+/// As [`add_all`].
+pub(crate) fn record_all(
     session: &Session,
     index: &LessonsIndex,
-    lessons: Vec<Lesson>,
-) -> Result<(), Stop> {
-    all_or_why(session.interrupt.shielded(|| index.add_all(lessons))).map(drop)
+    failures: Vec<Failure>,
+) -> Result<Vec<Arc<Lesson>>, Stop> {
+    all_or_why(session.interrupt.shielded(|| index.record_all(failures)))
 }
 
 fn all_or_why(done: Vec<Result<Arc<Lesson>, AddError>>) -> Result<Vec<Arc<Lesson>>, Stop> {
@@ -148,7 +156,7 @@ fn all_or_why(done: Vec<Result<Arc<Lesson>, AddError>>) -> Result<Vec<Arc<Lesson
 }
 
 /// Checks that the file can be written to, so that a refusal comes before any work.
-pub(super) fn writable(path: &Path) -> Result<(), Stop> {
+pub(crate) fn writable(path: &Path) -> Result<(), Stop> {
     let cannot = |error: io::Error| {
         Stop::refused(format_args!("cannot write to {}: {error}", path.display()))
     };

@@ -118,7 +118,7 @@ pub(super) fn forget(session: &Session, options: &Forget) -> Result<Exit, Stop> 
             "lessons": total,
         } }));
     } else {
-        session.output.line(format!("{forgotten} forgotten, {total} lessons"));
+        session.output.human(format!("{forgotten} forgotten, {total} lessons"));
     }
     Ok(Exit::of_failed(missing.len()))
 }
@@ -129,10 +129,15 @@ pub(super) fn compact(session: &Session, options: &Compact) -> Result<Exit, Stop
     let keep = SignedDuration::try_from(options.keep_tombstones).unwrap_or(SignedDuration::MAX);
     let policy =
         Compaction::default().with_quarantine(options.quarantine).with_keep_tombstones(keep);
-    let done = session
-        .interrupt
-        .shielded(|| index.compact(&policy))
-        .map_err(|error| Stop::refused(chain(&error)))?;
+    // What was moved there before a failure stays there, and in the file.
+    let mut aside = options.file.as_os_str().to_owned();
+    aside.push(".quarantine");
+    let moved = || std::fs::metadata(&aside).map_or(0, |data| data.len());
+    let before = moved();
+    let done = session.interrupt.shielded(|| index.compact(&policy)).map_err(|error| {
+        let message = chain(&error);
+        if moved() == before { Stop::refused(message) } else { Stop::failed(message) }
+    })?;
     if session.output.json {
         session.output.object(&json!({ "summary": {
             "kept": done.kept,
@@ -142,7 +147,7 @@ pub(super) fn compact(session: &Session, options: &Compact) -> Result<Exit, Stop
             "bytes_after": done.bytes_after,
         } }));
     } else {
-        session.output.line(format!(
+        session.output.human(format!(
             "{} kept, {} dropped, {} quarantined, {} to {} bytes",
             done.kept, done.dropped, done.quarantined, done.bytes_before, done.bytes_after
         ));

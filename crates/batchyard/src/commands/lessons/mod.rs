@@ -15,7 +15,7 @@ use crate::cli::Session;
 use crate::exit::{Exit, Stop, chain};
 use crate::input::{MAX_LINE_BYTES, open_file, plain_file};
 
-pub(crate) use add::add_all;
+pub(crate) use add::{record_all, writable};
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {

@@ -135,7 +135,7 @@ pub(super) fn run(session: &Session, options: &Query) -> Result<Exit, Stop> {
         if session.output.json {
             session.output.object(&json!({ "summary": { "count": count } }));
         } else {
-            session.output.line(count.to_string());
+            session.output.human(count.to_string());
         }
         return Ok(Exit::Done);
     }
@@ -155,7 +155,7 @@ pub(super) fn run(session: &Session, options: &Query) -> Result<Exit, Stop> {
             }
             break;
         }
-        session.output.line(lesson.raw());
+        session.output.raw(lesson.raw());
         printed += 1;
         if printed == limit {
             last = Some(lesson.to_lesson());
@@ -167,7 +167,7 @@ pub(super) fn run(session: &Session, options: &Query) -> Result<Exit, Stop> {
 pub(super) fn top(session: &Session, options: &Top) -> Result<Exit, Stop> {
     let snapshot = load(session, &options.file)?;
     for lesson in snapshot.query().sort(Sort::Frequent).limit(options.limit).iter() {
-        session.output.line(lesson.raw());
+        session.output.raw(lesson.raw());
     }
     Ok(Exit::Done)
 }

@@ -1,6 +1,5 @@
 //! `lessons recall`: what is known about a text.
 
-use std::io::Read;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -13,6 +12,7 @@ use super::query::Filter;
 use super::{load, time};
 use crate::cli::{Session, duration};
 use crate::exit::{Exit, Stop};
+use crate::input::Input;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Recall {
@@ -47,10 +47,7 @@ pub(crate) struct Recall {
 pub(super) fn run(session: &Session, options: &Recall) -> Result<Exit, Stop> {
     let mut text = options.text.clone();
     if text == "-" {
-        text.clear();
-        std::io::stdin()
-            .read_to_string(&mut text)
-            .map_err(|error| Stop::refused(format_args!("cannot read <stdin>: {error}")))?;
+        text = Input::Stdin.read_text()?;
     }
     let snapshot = load(session, &options.file)?;
     let half_life = SignedDuration::try_from(options.half_life).unwrap_or(SignedDuration::MAX);

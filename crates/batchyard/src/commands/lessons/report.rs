@@ -42,12 +42,12 @@ pub(super) fn stats(session: &Session, path: &Path) -> Result<Exit, Stop> {
         return Ok(Exit::Done);
     }
     let output = &session.output;
-    output.line(format!("{} lessons, seen {seen} times", report.lessons));
+    output.human(format!("{} lessons, seen {seen} times", report.lessons));
     let names = ["task type", "activity type", "failure type", "pattern"];
     for (name, counts) in names.into_iter().zip(&by_field) {
         for (value, count) in counts {
             let value = if value.is_empty() { "(none)" } else { value };
-            output.line(format!("{name:<14} {value:<30} {count}"));
+            output.human(format!("{name:<14} {value:<30} {count}"));
         }
     }
     Ok(Exit::Done)
@@ -67,7 +67,7 @@ pub(super) fn check(session: &Session, path: &Path) -> Result<Exit, Stop> {
                 "detail": fault.detail,
             }));
         } else {
-            output.line(format!("{}: {fault}", path.display()));
+            output.human(format!("{}: {fault}", path.display()));
         }
     };
     let report = lessons_index::check_each(path, &options(), print)
@@ -80,7 +80,7 @@ pub(super) fn check(session: &Session, path: &Path) -> Result<Exit, Stop> {
             "duplicates": report.duplicates,
         } }));
     } else {
-        output.line(format!(
+        output.human(format!(
             "{} lines, {} lessons, {} faults, {} duplicates",
             report.lines, report.lessons, report.faults_total, report.duplicates
         ));
@@ -98,9 +98,9 @@ pub(super) fn verify(session: &Session, path: &Path) -> Result<Exit, Stop> {
         session.output.object(&json!({ "summary": { "lessons": lessons, "stale": stale } }));
     } else {
         for id in stale {
-            session.output.line(format!("{id:?} is another now"));
+            session.output.human(format!("{id:?} is another now"));
         }
-        session.output.line(format!("{lessons} lessons, {} are another now", stale.len()));
+        session.output.human(format!("{lessons} lessons, {} are another now", stale.len()));
     }
     Ok(Exit::of_failed(stale.len()))
 }

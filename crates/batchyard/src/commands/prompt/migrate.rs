@@ -65,7 +65,7 @@ pub(super) fn run(session: &Session, options: &Migrate) -> Result<Exit, Stop> {
         let summary = json!({ "sources": all, "templates": templates, "notes": notes });
         output.object(&json!({ "summary": summary }));
     } else {
-        output.line(format!(
+        output.human(format!(
             "{}, {}, {} to look at",
             counted(all, "source", "sources"),
             counted(templates, "template", "templates"),

@@ -83,7 +83,8 @@ impl Dispatcher {
     /// refuses a thread, the run goes on with those it has; [`Stats::workers`] tells how many.
     ///
     /// After `cancel` no task is taken from the queue any more; what was queued is
-    /// [`Outcome::Cancelled`], and what runs sees the token and decides for itself.
+    /// [`Outcome::Cancelled`], unless the run had failed fast before, and what runs sees the token and
+    /// decides for itself: that it fails then is no reason why others are skipped.
     ///
     /// # Errors
     ///
@@ -180,11 +181,12 @@ impl<'a, T, E> Run<'a, T, E> {
     /// Runs a task, or does not, and says how it ended.
     fn finish(&self, task: Task<'a, T, E>) -> Record<T, E> {
         let Task { id, timeout, run } = task;
+        // A run that failed fast before it was cancelled has a culprit; one that was cancelled first has
+        // none, however its tasks end.
         if let Some(because) = self.culprit.get().cloned() {
             discard(run);
             return Record { id, outcome: Outcome::Skipped { because }, span: None };
         }
-        // The run's own token first: it alone tells a cancelled run from one that failed fast.
         if self.cancel.is_cancelled() {
             discard(run);
             return Record { id, outcome: Outcome::Cancelled, span: None };
@@ -200,7 +202,7 @@ impl<'a, T, E> Run<'a, T, E> {
             Ok(Err(error)) => Outcome::Err(error),
             Err(payload) => Outcome::Panicked(message(payload)),
         };
-        if self.policy == Policy::FailFast && !outcome.is_ok() {
+        if self.policy == Policy::FailFast && !outcome.is_ok() && !self.cancel.is_cancelled() {
             // The first failure names the run; the culprit is known before anyone sees the token.
             self.culprit.get_or_init(|| id.clone());
             self.stop.cancel();

@@ -30,6 +30,9 @@
 //! # Limits
 //!
 //! * The input is a list, not a stream, and there are no dependencies between tasks.
+//! * There is one limit for all tasks, no classes with limits of their own; tasks start in the order of
+//!   the input, not the longest first; what failed is not tried again.
+//! * [`Dispatcher::run`] blocks, and its token is waited for on threads, not in async code.
 //! * A thread cannot be stopped from outside: `run` waits for tasks that ignore their token.
 //! * Panics are contained only where they unwind; `panic = "abort"` ends the process.
 //!   A panic still reaches the process's panic hook, which prints it by default.

@@ -124,3 +124,17 @@ fn the_error_travels_with_the_question_mark() {
     }
     assert!(refused().unwrap_err().to_string().contains("'a'"));
 }
+
+/// A task that answers to a cancelled run with an error was named as the reason why others were skipped.
+#[test]
+fn a_cancelled_run_has_no_culprit() {
+    let cancel = CancelToken::new();
+    let waits = Task::new("waits", |token: &CancelToken| {
+        cancel.cancel();
+        if token.is_cancelled() { Err(()) } else { Ok(()) }
+    });
+    let dispatcher = Dispatcher::builder().max_concurrency(1).policy(Policy::FailFast).build();
+    let report = dispatcher.run(vec![waits, Task::new("next", |_| Ok(()))], &cancel).unwrap();
+    assert_eq!(report.get("waits").unwrap().outcome, Outcome::Err(()));
+    assert_eq!(report.get("next").unwrap().outcome, Outcome::Cancelled);
+}

@@ -59,6 +59,7 @@ enum Plan {
     Fail,
     Panic,
     Cancel,
+    CancelAndFail,
 }
 
 proptest! {
@@ -70,7 +71,7 @@ proptest! {
         plans in proptest::collection::vec(
             prop_oneof![
                 6 => Just(Plan::Succeed), 1 => Just(Plan::Fail),
-                1 => Just(Plan::Panic), 1 => Just(Plan::Cancel),
+                1 => Just(Plan::Panic), 1 => Just(Plan::Cancel), 1 => Just(Plan::CancelAndFail),
             ],
             0..40,
         ),
@@ -84,6 +85,7 @@ proptest! {
                 Plan::Fail => Err(n),
                 Plan::Panic => std::panic::resume_unwind(Box::new("oh")),
                 Plan::Cancel => { cancel.cancel(); Ok(n) }
+                Plan::CancelAndFail => { cancel.cancel(); Err(n) }
             })
         });
         let policy = if fail_fast { Policy::FailFast } else { Policy::Continue };
@@ -96,12 +98,13 @@ proptest! {
                 (Some(id), _, _) => Outcome::Skipped { because: String::clone(id) },
                 (None, true, _) => Outcome::Cancelled,
                 (None, false, Plan::Succeed | Plan::Cancel) => Outcome::Ok(n),
-                (None, false, Plan::Fail) => Outcome::Err(n),
+                (None, false, Plan::Fail | Plan::CancelAndFail) => Outcome::Err(n),
                 (None, false, Plan::Panic) => Outcome::Panicked("oh".to_owned()),
             };
             prop_assert_eq!(&record.outcome, &expected);
-            cancelled |= matches!(plan, Plan::Cancel) && expected.has_run();
-            if fail_fast && culprit.is_none() && expected.has_run() && !expected.is_ok() {
+            cancelled |=
+                matches!(plan, Plan::Cancel | Plan::CancelAndFail) && expected.has_run();
+            if fail_fast && !cancelled && culprit.is_none() && expected.has_run() && !expected.is_ok() {
                 culprit = Some(n.to_string());
             }
         }

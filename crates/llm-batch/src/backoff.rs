@@ -9,7 +9,7 @@ const FIRST: Duration = Duration::from_secs(2);
 const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_mins(1);
 /// Later than any time-out that is meant, and soon enough for every clock.
-const FURTHEST: Duration = Duration::from_hours(365 * 24);
+pub(crate) const FURTHEST: Duration = Duration::from_hours(365 * 24);
 
 /// The waits of one batch: growing from 2 s to 60 s, or even where the caller set an interval;
 /// growing faster while calls fail. Each is spread by a quarter either way.
@@ -44,6 +44,11 @@ impl Backoff {
         let wait = self.after(self.failures);
         self.failures = self.failures.saturating_add(1);
         self.spread(wait).max(retry_after.unwrap_or_default())
+    }
+
+    /// Returns a wait as long as that after the first failure.
+    pub(crate) fn first(&mut self) -> Duration {
+        self.spread(self.after(0))
     }
 
     /// Returns a wait as long as that after the last failure.

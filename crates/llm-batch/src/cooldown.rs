@@ -2,13 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-use crate::backoff::Backoff;
+use crate::backoff::{Backoff, FURTHEST};
 
 /// Keeps back all who share a limit: for longer each time in a row that it is reached. Then one of them
 /// goes first, and as long as nothing is heard, twice as many after each further wait.
 #[derive(Debug)]
 pub(crate) struct Cooldown {
     interval: Option<Duration>,
+    /// Whether it takes long until it is heard that something was too much.
+    hears_late: bool,
     backoff: Backoff,
     phase: Phase,
     /// How often it began.
@@ -31,7 +33,14 @@ const ENOUGH: u32 = 1024;
 impl Cooldown {
     /// Returns one that keeps nobody back. It begins with waits of `interval`.
     pub(crate) fn new(interval: Option<Duration>) -> Cooldown {
-        Cooldown { interval, backoff: Backoff::new(interval), phase: Phase::Open, round: 0 }
+        let (backoff, phase) = (Backoff::new(interval), Phase::Open);
+        Cooldown { interval, hears_late: false, backoff, phase, round: 0 }
+    }
+
+    /// Returns the same where the provider takes everything, and says later that it was too much: each
+    /// trial takes as long as the wait before it, not as the first one.
+    pub(crate) fn hearing_late(self) -> Cooldown {
+        Cooldown { hears_late: true, ..self }
     }
 
     /// Returns until when nobody goes, while that is ahead.
@@ -60,7 +69,8 @@ impl Cooldown {
             Phase::Trial { size, left: 0, .. } => *size * 2,
             Phase::Closed(_) => 1,
         };
-        let until = now.checked_add(self.backoff.last()).filter(|_| size < ENOUGH);
+        let wait = if self.hears_late { self.backoff.last() } else { self.backoff.first() };
+        let until = now.checked_add(wait).filter(|_| size < ENOUGH);
         let trial = |until| Phase::Trial { until, size, left: size - 1 };
         self.phase = until.map_or(Phase::Open, trial);
     }
@@ -85,6 +95,7 @@ impl Cooldown {
     /// Notes that the limit is reached. Returns the number of the round that this is told of: those that
     /// were on their way together are told of one.
     pub(crate) fn went_badly(&mut self, now: Instant, retry_after: Option<Duration>) -> u64 {
+        let retry_after = retry_after.map(|wait| wait.min(FURTHEST));
         let asked = retry_after.and_then(|wait| now.checked_add(wait));
         if let Phase::Closed(until) = self.phase
             && until > now
@@ -179,10 +190,29 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_beyond_the_clock_keeps_nobody_back_for_ever() {
-        let (mut cooldown, now) = (Cooldown::new(Some(Duration::MAX)), Instant::now());
-        cooldown.went_badly(now, Some(Duration::MAX));
-        cooldown.enter(now);
-        assert_eq!(cooldown.until(now), None);
+    fn a_wait_beyond_the_clock_is_a_wait() {
+        for interval in [None, Some(Duration::MAX)] {
+            let (mut cooldown, now) = (Cooldown::new(interval), Instant::now());
+            for retry_after in [Some(Duration::MAX), None, Some(Duration::MAX)] {
+                cooldown.went_badly(now, retry_after);
+                assert!(cooldown.until(now) > now.checked_add(Duration::from_hours(24)));
+            }
+        }
+    }
+
+    #[test]
+    fn a_trial_is_as_long_as_it_takes_to_hear_of_it() {
+        let trial = |mut cooldown: Cooldown| {
+            let mut now = Instant::now();
+            for _ in 0..5 {
+                cooldown.went_badly(now, None);
+                now = cooldown.until(now).unwrap();
+            }
+            cooldown.enter(now);
+            (cooldown.until(now).unwrap() - now).as_secs_f64()
+        };
+        let cooldown = || Cooldown::new(Some(SECOND));
+        assert!((0.75..=1.25).contains(&trial(cooldown())), "at once, so that all may go soon");
+        assert!((12.0..=20.0).contains(&trial(cooldown().hearing_late())));
     }
 }

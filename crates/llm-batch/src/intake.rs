@@ -65,7 +65,8 @@ impl Intake {
     pub(crate) fn is_full(&self, model: &str) -> Instant {
         let (now, mut doors) = (Instant::now(), self.doors());
         let interval = Some(self.interval.unwrap_or(CROWDED));
-        let queue = doors.queues.entry(model.to_owned()).or_insert_with(|| Cooldown::new(interval));
+        let queue = || Cooldown::new(interval).hearing_late();
+        let queue = doors.queues.entry(model.to_owned()).or_insert_with(queue);
         queue.went_badly(now, None);
         queue.until(now).unwrap_or(now)
     }

@@ -8,6 +8,7 @@ use crate::error::BatchError;
 use crate::id::{BatchId, ItemId};
 use crate::items::Items;
 use crate::panics;
+use crate::receipts::Receipts;
 use crate::rounds::{Ledger, Shared};
 use crate::seat::{Seat, Verdict};
 use crate::sync::{Arc, Weak};
@@ -30,9 +31,10 @@ impl<I, O, E> Batch<I, O, E> {
         items: Items<I>,
         known: Packed<Seat<O, E>>,
         ledger: Weak<dyn Ledger<I, O, E>>,
+        receipts: Option<Arc<Receipts>>,
         engine: usize,
     ) -> Self {
-        let shared = Shared::new(id, known, ledger, engine);
+        let shared = Shared::new(id, known, ledger, receipts, engine);
         Self { items, shared: Arc::new(shared) }
     }
 

@@ -24,7 +24,9 @@ use crate::ticket_set::TicketSet;
 /// Collects items from any thread and hands them to a processor in batches.
 ///
 /// Clones share one batcher. When the last clone is dropped, what was accepted is still processed,
-/// in the background; use [`close`](Self::close) to wait for it or to get unsent items back.
+/// in the background; use [`close`](Self::close) to wait for it or to get unsent items back. Without
+/// a [`delivery_timeout`](Builder::delivery_timeout) a batch that the processor still keeps
+/// then is not tried again: its items end with their error, and a journal keeps them.
 pub struct Batcher<P: BatchProcessor> {
     handle: Arc<Handle<P>>,
 }
@@ -156,7 +158,8 @@ impl<P: BatchProcessor> Batcher<P> {
     /// come to its end. Its ticket then yields [`Cancelled`](crate::BatchError::Cancelled).
     ///
     /// Takes time in the number of keys and of items that wait; [`Ticket::cancel`](crate::Ticket::cancel)
-    /// knows the key. Never blocks but for the journal's acknowledgement.
+    /// knows the key. Blocks for nothing but the journal's acknowledgement, and with an
+    /// [`inline`](Builder::inline) batcher for what the item held back.
     pub fn cancel(&self, id: ItemId) -> Option<P::Item> {
         self.engine().cancel(id, None)
     }
@@ -176,7 +179,8 @@ impl<P: BatchProcessor> Batcher<P> {
         self.engine().resume(label)
     }
 
-    /// Sends all that waits without linger. Never blocks on it: the returned [`Flush`] does.
+    /// Sends all that waits without linger. Does not wait for it, as the returned [`Flush`] does; an
+    /// [`inline`](Builder::inline) batcher runs here what is ready.
     pub fn flush(&self) -> Flush {
         self.engine().flush()
     }
@@ -205,9 +209,10 @@ impl<P: BatchProcessor> Batcher<P> {
         self.engine().close(mode, timeout)
     }
 
-    /// Closes the batcher as [`close`](Self::close) does, without blocking: the future resolves to
-    /// the report. Dropped before that, the batcher is closed all the same, and what was to be
-    /// handed back is in the report of the next close.
+    /// Closes the batcher as [`close`](Self::close) does, without waiting: the future resolves to
+    /// the report. An [`inline`](Builder::inline) batcher runs here what is ready. Dropped before
+    /// that, the batcher is closed all the same, and what was to be handed back is in the report of
+    /// the next close.
     pub fn close_async(&self, mode: Close, timeout: Duration) -> Closing<P> {
         Closing::new(self.clone(), mode, timeout)
     }

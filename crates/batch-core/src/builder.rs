@@ -156,6 +156,10 @@ impl<P: BatchProcessor> Builder<P> {
     /// is there to look after (linger, retry, a batch that the processor keeps) starts a thread, and
     /// so does the drop of the last handle, if it leaves work behind for which nobody waits.
     ///
+    /// Any call that makes a batch ready can run it, and so block for as long: besides `submit`, and
+    /// the polls of its future, `flush`, `close_async` and `cancel` too. On an executor use
+    /// [`tasks`](Self::tasks), or threads.
+    ///
     /// To resolve or drop a batch that the processor has kept may run the next one before it
     /// returns, so no lock may be held there that `process` takes.
     pub fn inline(self) -> Self {

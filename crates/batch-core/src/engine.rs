@@ -12,6 +12,7 @@ use crate::id::{BatchId, ItemId, NextIds};
 use crate::link::{Hub, Link};
 use crate::panics;
 use crate::processor::BatchProcessor;
+use crate::receipts::Receipts;
 use crate::rounds::{EntryOf, Shared};
 use crate::seat::Seat;
 use crate::slot::{Arena, Filler};
@@ -53,6 +54,7 @@ pub(crate) struct Engine<P: BatchProcessor> {
     pub(crate) processor: P,
     pub(crate) settings: Settings,
     pub(crate) hooks: Hooks<P>,
+    receipts: Option<Arc<Receipts>>,
     link: Link,
     itself: Weak<Self>,
     clock: EngineClock,
@@ -156,11 +158,6 @@ impl<P: BatchProcessor> State<P> {
         self.queue.is_idle()
     }
 
-    /// Says whether the workers have nothing to do, now or later.
-    fn is_over(&self) -> bool {
-        self.stopping && self.queue.is_drained()
-    }
-
     /// Says whether a batch is at the processor.
     fn is_in_flight(&self, batch: BatchId) -> bool {
         self.in_flight.binary_search_by_key(&batch, |(id, _)| *id).is_ok()
@@ -215,6 +212,7 @@ impl<P: BatchProcessor> Engine<P> {
                 processor,
                 resume_from: hooks.journal.as_ref().map(|journal| journal.reserve(0)),
                 settings,
+                receipts: hooks.journal.clone().map(|journal| Arc::new(Receipts::of(journal))),
                 hooks,
                 link,
                 itself: Weak::clone(itself),
@@ -263,6 +261,15 @@ impl<P: BatchProcessor> Engine<P> {
         self.lock().next_timer()
     }
 
+    /// Says whether the workers have nothing to do, now or later.
+    ///
+    /// What the processor still has may come back to be tried again, for which they stay as long
+    /// as there is an end to that: the engine holds the processor, which may hold its batches.
+    fn is_over(&self, state: &State<P>) -> bool {
+        let goes_on = !state.ended && self.settings.policy.delivery_timeout.is_some();
+        state.stopping && state.queue.is_drained() && (state.is_idle() || !goes_on)
+    }
+
     pub(crate) fn stats(&self) -> Stats {
         self.core.board.read()
     }
@@ -282,6 +289,12 @@ impl<P: BatchProcessor> Engine<P> {
         let state = self.lock();
         let oldest = state.queue.oldest()?;
         Some(self.now().saturating_sub(oldest))
+    }
+
+    /// Returns an id that no item has yet, above those of all that were accepted.
+    pub(crate) fn next_id(&self) -> ItemId {
+        let journal = self.hooks.journal.as_ref();
+        journal.map_or_else(|| self.lock().next_ids.peek(), |journal| journal.reserve(0))
     }
 
     /// Returns the error that closed the batcher.

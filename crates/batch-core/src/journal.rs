@@ -15,7 +15,8 @@ use crate::panics;
 /// come to its end it calls [`ack`](Self::ack). What was accepted and not acknowledged before the
 /// process died comes back from [`unacked`](Self::unacked) under the same ids. So work is done *at
 /// least once*: an item can come back although its work was done when the process died between the
-/// two, and its [`ItemId`] is the key by which a processor can notice that.
+/// two, and its [`ItemId`] is the key by which a processor can notice that. An item that its
+/// processor drops without a result, and without a panic, is not acknowledged.
 ///
 /// One batcher at a time uses a journal. All methods may be called from many threads at once and
 /// are never called under a lock of the batcher, so that calls of `append` can share one write.
@@ -46,7 +47,8 @@ pub trait Journal<I>: Send + Sync + 'static {
     /// power the last acknowledged ones may come back.
     ///
     /// # Errors
-    /// The storage failed; the items come back after the next start.
+    /// The storage failed. The batcher names the items again in its next call, and when it closes;
+    /// those that are never acknowledged come back after the next start.
     fn ack(&self, ids: &[ItemId]) -> Result<(), JournalError>;
 
     /// Returns what was stored with an id below `before` and is not acknowledged, ordered by id.

@@ -216,6 +216,7 @@ mod panics;
 mod park;
 mod processor;
 mod pull;
+mod receipts;
 mod retry;
 mod rounds;
 mod seat;

@@ -129,7 +129,8 @@ pub enum Event<'a, K> {
         /// To which end they came.
         end: Unsent,
     },
-    /// The journal did not take an acknowledgement; the items can come back after a restart.
+    /// The journal did not take an acknowledgement. It is made again with the next; the items can
+    /// come back after a restart.
     JournalFailed {
         /// What the journal says.
         error: &'a JournalError,

@@ -375,15 +375,16 @@ where
     /// behind it for their turn. Items that are submitted meanwhile may come along.
     pub fn clear(&self) -> Vec<(ItemId, I)> {
         let mut cleared = Vec::new();
-        loop {
+        // Others may submit without end.
+        let later = self.engine().next_id();
+        let mut is_done = false;
+        while !is_done {
             // What is queued is parked by this, as far as its key has its turn.
             drop(self.flush());
-            let idle = self.shelf().take_idle();
-            if idle.is_empty() {
-                break;
-            }
-            let parked = idle.into_iter().filter_map(Arc::into_inner);
-            cleared.extend(parked.flat_map(|parked| parked.batch.withdraw()));
+            let parked = self.shelf().take_idle().into_iter().filter_map(Arc::into_inner);
+            let items: Vec<_> = parked.flat_map(|parked| parked.batch.withdraw()).collect();
+            is_done = items.iter().all(|(id, _)| *id >= later);
+            cleared.extend(items);
         }
         cleared.sort_by_key(|(id, _)| *id);
         cleared

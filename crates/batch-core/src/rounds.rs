@@ -10,6 +10,7 @@ use crate::id::{BatchId, ItemId};
 use crate::items::Items;
 use crate::panics;
 use crate::processor::Disposition;
+use crate::receipts::Receipts;
 use crate::seat::{Seat, Verdict};
 use crate::slot::Round;
 use crate::sync::{Arc, Mutex, Weak, lock};
@@ -59,6 +60,8 @@ pub(crate) struct Shared<I, O, E> {
     id: BatchId,
     engine: usize,
     ledger: Weak<dyn Ledger<I, O, E>>,
+    /// Tells the journal, also when the engine is gone.
+    receipts: Option<Arc<Receipts>>,
     tags: Rows,
     /// All items were completed in one step.
     is_complete: AtomicBool,
@@ -118,6 +121,7 @@ impl<I, O, E> Shared<I, O, E> {
         id: BatchId,
         known: Packed<Seat<O, E>>,
         ledger: Weak<dyn Ledger<I, O, E>>,
+        receipts: Option<Arc<Receipts>>,
         engine: usize,
     ) -> Self {
         let mut open = 0;
@@ -148,6 +152,7 @@ impl<I, O, E> Shared<I, O, E> {
             id,
             engine,
             ledger,
+            receipts,
             tags,
             is_complete,
             is_abandoned,
@@ -364,6 +369,9 @@ impl<I, O, E> Shared<I, O, E> {
             let ledger = self.ledger.upgrade();
             if let Some(ledger) = &ledger {
                 ledger.settle(self.id, &taken);
+            } else if let Some(receipts) = &self.receipts {
+                // Nobody is left to hear of an error; the items come back after the next start.
+                let _ = receipts.acknowledge(ended(&taken).collect());
             }
             let mut round = Round::new();
             for entry in taken {
@@ -481,6 +489,15 @@ impl<I, O, E> Shared<I, O, E> {
         }
         withdrawn
     }
+}
+
+/// Returns the items of a round that came to their end. One that the processor let go of without a
+/// word did not: a journal keeps it for the next start.
+pub(crate) fn ended<O, E>(round: &[EntryOf<O, E>]) -> impl Iterator<Item = ItemId> {
+    let is_unknown = |slot: &Seat<O, E>| {
+        matches!(slot, Seat::Resolved(_, Err(BatchError::Unresolved { panic: None })))
+    };
+    round.iter().filter(move |entry| !is_unknown(&entry.slot)).map(|entry| entry.id)
 }
 
 /// Delivers to items that may not be tried again the error of their last attempt.

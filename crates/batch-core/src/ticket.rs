@@ -111,9 +111,9 @@ impl<O, E> Ticket<O, E> {
     /// Withdraws the item if it is not with the processor; says whether it was.
     ///
     /// The ticket then yields [`BatchError::Cancelled`], and the item is dropped;
-    /// [`Batcher::cancel`](crate::Batcher::cancel) gives it back. An item that waits to be tried
-    /// again can be withdrawn too. Takes one lock, and time in the number of items of its key that
-    /// wait. Never blocks.
+    /// [`Batcher::cancel`](crate::Batcher::cancel) gives it back, and says what can block. An item that
+    /// waits to be tried again can be withdrawn too. Takes time in the number of items of its key
+    /// that wait.
     pub fn cancel(&self) -> bool {
         let hub = if self.is_done() { None } else { self.claim.header().hub() };
         hub.is_some_and(|hub| hub.withdraw(self.id, self.lane))

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use batch_core::{
     Batch, BatchError, BatchOf, BatchProcessor, Batcher, Clock, Close, DispatchReason, Disposition,
-    Stats, batch_fn, keyed_fn,
+    ManualClock, Stats, batch_fn, keyed_fn,
 };
 use common::{LONG, Recorder, block_on};
 
@@ -27,6 +27,46 @@ where
         }
         items.iter().map(|item| Ok(item + 1)).collect()
     })
+}
+
+/// Has its first item tried again, long after.
+struct Retries;
+
+impl BatchProcessor for Retries {
+    type Key = ();
+    type Item = u64;
+    type Output = u64;
+    type Error = Disposition;
+
+    fn key(&self, _: &u64) {}
+
+    fn process(&self, (): &(), batch: BatchOf<Self>) {
+        for slot in batch.slots() {
+            let item = *slot.item();
+            let again = Disposition::Retry { after: Some(LONG) };
+            slot.resolve(if item == 1 { Err(again) } else { Ok(item) });
+        }
+    }
+
+    fn classify(&self, error: &Disposition) -> Disposition {
+        *error
+    }
+}
+
+#[test]
+fn what_a_cancelled_item_held_back_goes() {
+    for workers in [0, 1] {
+        let builder = Batcher::builder(Retries).workers(workers).delivery_timeout(None);
+        let batcher = builder.clock(ManualClock::new()).build().unwrap();
+        let first = batcher.submit(1).unwrap();
+        let is_put_back = |stats: Stats| (stats.calls, stats.in_flight) == (1, 0);
+        while !is_put_back(batcher.stats()) {
+            thread::yield_now();
+        }
+        let second = batcher.submit(2).unwrap();
+        assert!(!second.is_done() && first.cancel());
+        assert_eq!(second.wait().unwrap(), 2);
+    }
 }
 
 #[test]

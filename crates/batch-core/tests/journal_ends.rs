@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use batch_core::{
     Batch, BatchError, BatchOf, BatchProcessor, Batcher, Builder, Close, Disposition, Event,
-    ManualClock, Observer, Refusal, Ticket,
+    ManualClock, Observer, Pull, Refusal, Ticket,
 };
 use common::memory::{Memory, Mood};
 use common::{Gate, LONG, Recorder};
@@ -82,7 +82,7 @@ fn an_item_is_acknowledged_before_anybody_sees_its_result() {
 }
 
 #[test]
-fn an_acknowledgement_that_fails_is_told_and_holds_nobody_up() {
+fn an_acknowledgement_that_fails_is_told_and_made_again_with_the_next() {
     for mood in [Mood::Fails, Mood::Panics] {
         let (recorder, journal) = (Recorder::open(), Memory::new());
         let complaints = Complaints::default();
@@ -96,8 +96,60 @@ fn an_acknowledgement_that_fails_is_told_and_holds_nobody_up() {
         assert_eq!(batcher.submit(2).unwrap().wait().unwrap(), 3);
         let report = batcher.close(Close::Drain, LONG);
         assert_eq!((report.stats.completed, report.stats.in_flight), (2, 0));
-        assert_eq!(journal.left(), [1]);
+        assert_eq!((journal.left(), journal.acked()), (vec![], vec![1, 2]));
     }
+}
+
+#[test]
+fn an_acknowledgement_that_fails_is_made_again_by_the_close() {
+    let (recorder, journal) = (Recorder::open(), Memory::new());
+    let batcher = recording(&recorder, &journal).build().unwrap();
+    journal.ack.set(Mood::Fails);
+    assert_eq!(batcher.submit(1).unwrap().wait().unwrap(), 2);
+    journal.ack.set(Mood::Well);
+    batcher.close(Close::Drain, LONG);
+    assert_eq!((journal.left(), journal.acked()), (vec![], vec![1]));
+}
+
+/// The engine goes with the last handle, as nothing else holds it.
+#[test]
+fn a_batch_that_outlives_its_engine_is_acknowledged() {
+    for workers in [0, 1] {
+        let (keeps, journal) = (Keeps::default(), Memory::new());
+        let builder = keeping(&keeps, &journal).workers(workers).delivery_timeout(None);
+        let batcher = builder.build().unwrap();
+        let ticket = batcher.submit(1).unwrap();
+        let batch = keeps.take();
+        drop(batcher);
+        batch.slot(0).resolve(Ok(10));
+        assert_eq!(ticket.wait().unwrap(), 10);
+        assert_eq!((journal.left(), journal.acked()), (vec![], vec![1]));
+    }
+}
+
+#[test]
+fn what_the_processor_let_go_of_without_a_word_comes_back() {
+    let (keeps, journal) = (Keeps::default(), Memory::new());
+    let batcher = keeping(&keeps, &journal).build().unwrap();
+    let tickets = batcher.submit_all([1, 2]).unwrap();
+    let batch = keeps.take();
+    batch.slot(0).resolve(Ok(10));
+    drop(batch);
+    let outcomes = tickets.wait();
+    assert!(matches!(&outcomes[..], [Ok(10), Err(BatchError::Unresolved { panic: None })]));
+    batcher.close(Close::Drain, LONG);
+    assert_eq!((journal.left(), journal.acked()), (vec![2], vec![1]));
+}
+
+#[test]
+fn what_is_parked_when_the_last_handle_goes_stays_in_the_journal() {
+    let journal = Memory::new();
+    let batcher = Pull::<(), u64, u64, String>::by(|_| ()).journal(Arc::clone(&journal));
+    let batcher = batcher.build().unwrap();
+    let tickets = batcher.submit_all([1, 2, 3]).unwrap();
+    drop(batcher);
+    assert!(tickets.wait().iter().all(Result::is_err));
+    assert_eq!((journal.left(), journal.acked()), (vec![1, 2, 3], vec![]));
 }
 
 #[test]

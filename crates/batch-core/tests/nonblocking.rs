@@ -10,7 +10,10 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
-use batch_core::{BatchError, Batcher, Close, ManualClock, Refusal, Tasks, batch_fn};
+use batch_core::{
+    BatchError, BatchOf, BatchProcessor, Batcher, Close, Disposition, ManualClock, Refusal, Tasks,
+    batch_fn,
+};
 use common::{LONG, Recorder, block_on};
 
 fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
@@ -183,6 +186,53 @@ fn batches_run_in_tasks_on_one_thread() {
     shelf.run();
     assert_eq!(last.wait().unwrap(), 8);
     assert!(shelf.0.lock().unwrap().is_empty(), "the tasks end with the batcher");
+}
+
+/// Keeps its batches until the test takes them.
+#[derive(Clone, Default)]
+struct Keeps(Arc<Mutex<Vec<BatchOf<Keeps>>>>);
+
+impl BatchProcessor for Keeps {
+    type Key = ();
+    type Item = u64;
+    type Output = u64;
+    type Error = Disposition;
+
+    fn key(&self, _: &u64) {}
+
+    fn process(&self, (): &(), batch: BatchOf<Self>) {
+        self.0.lock().unwrap().push(batch);
+    }
+
+    fn classify(&self, error: &Disposition) -> Disposition {
+        *error
+    }
+}
+
+impl Keeps {
+    fn resolve(&self, outcome: Result<u64, Disposition>) {
+        let batch = self.0.lock().unwrap().pop().expect("a batch was sent");
+        batch.slot(0).resolve(outcome);
+    }
+}
+
+/// The workers stay while what the processor has may come back.
+#[test]
+fn what_fails_after_the_last_handle_is_gone_is_tried_again() {
+    let (shelf, keeps, clock) = (Shelf::default(), Keeps::default(), ManualClock::new());
+    let builder = Batcher::builder(keeps.clone()).delivery_timeout(Some(LONG)).clock(clock.clone());
+    let batcher = builder.tasks(shelf.tasks()).build().unwrap();
+    let ticket = batcher.submit(1).unwrap();
+    shelf.run();
+    drop(batcher);
+    shelf.run();
+    keeps.resolve(Err(Disposition::Retry { after: None }));
+    clock.advance(LONG / 2);
+    shelf.run();
+    keeps.resolve(Ok(10));
+    assert_eq!(ticket.wait().unwrap(), 10);
+    shelf.run();
+    assert!(shelf.0.lock().unwrap().is_empty(), "the tasks end with the last batch");
 }
 
 #[test]

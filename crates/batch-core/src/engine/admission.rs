@@ -13,10 +13,9 @@ use crate::id::ItemId;
 use crate::journal::{self, Journal, JournalError};
 use crate::observer::Event;
 use crate::panics;
-use crate::park;
+use crate::park::Sleeper;
 use crate::processor::BatchProcessor;
 use crate::seat::{Seat, Seats};
-use crate::sync::raw::park_until;
 use crate::sync::{Arc, deadline, is_over, lock};
 use crate::ticket::{Ticket, TicketRow};
 
@@ -277,6 +276,7 @@ impl<P: BatchProcessor> Engine<P> {
         visitor: &mut Visitor,
         now: &mut Time,
     ) -> (Transaction<'e, P>, Result<(), Refusal>) {
+        let mut sleeper = None;
         loop {
             let refusal = match state.try_enter(self, weight, visitor) {
                 Ok(()) => return (state, Ok(())),
@@ -299,7 +299,8 @@ impl<P: BatchProcessor> Engine<P> {
             }
             // What lingers is ready from now on.
             state.widen();
-            let (place, _) = state.room.wait(visitor.place, weight, park::waker());
+            let sleeper = sleeper.get_or_insert_with(Sleeper::new);
+            let (place, _) = state.room.wait(visitor.place, weight, sleeper.waker());
             visitor.place = Some(place);
             state.queue.set_pressed(true);
             let may_lead = self.settings.is_inline() && !state.leading && state.queue.has_ready();
@@ -308,7 +309,7 @@ impl<P: BatchProcessor> Engine<P> {
             if may_lead {
                 self.lead_now();
             } else {
-                park_until(until);
+                sleeper.sleep(until);
             }
             state = self.lock();
             *now = self.steady_now();

@@ -6,11 +6,10 @@ use crate::clock::duration;
 use crate::current::Running;
 use crate::error::BatchError;
 use crate::id::{BatchId, ItemId};
-use crate::journal;
 use crate::observer::{Event, Unsent};
 use crate::panics;
 use crate::processor::{BatchProcessor, Disposition};
-use crate::rounds::{Ledger, Returned, fail};
+use crate::rounds::{Ledger, Returned, ended, fail};
 use crate::seat::end_of;
 use crate::slot::Round;
 use crate::sync::{Arc, lock};
@@ -48,7 +47,7 @@ impl<P: BatchProcessor> Ledger<P::Item, P::Output, P::Error> for Engine<P> {
 
     fn settle(&self, batch: BatchId, round: &[PlaceOf<P>]) {
         // Acknowledged before anybody sees a result, so that no result that was seen comes again.
-        self.acknowledge(round.iter());
+        self.acknowledge(ended(round).collect());
         let ends = round.iter().map(|entry| (entry.mark, end_of(entry)));
         let now = self.steady_now();
         self.lock().queue.settle(now, batch, ends);
@@ -103,14 +102,10 @@ impl<P: BatchProcessor> Ledger<P::Item, P::Output, P::Error> for Engine<P> {
 }
 
 impl<P: BatchProcessor> Engine<P> {
-    /// Tells the journal that items came to their end.
-    fn acknowledge<'a>(&self, ended: impl Iterator<Item = &'a PlaceOf<P>>)
-    where
-        P: 'a,
-    {
-        let Some(journal) = &self.hooks.journal else { return };
-        let ids: Vec<_> = ended.map(|entry| entry.id).collect();
-        if let Err(error) = journal::guard(|| journal.ack(&ids)) {
+    /// Tells the journal that items came to their end, and of those that it did not take before.
+    pub(super) fn acknowledge(&self, ended: Vec<ItemId>) {
+        let Some(receipts) = &self.receipts else { return };
+        if let Err(error) = receipts.acknowledge(ended) {
             self.observe(|| Event::JournalFailed { error: &error });
         }
     }
@@ -127,7 +122,7 @@ impl<P: BatchProcessor> Engine<P> {
 
     /// Ends items whose time was over while they waited.
     pub(super) fn end_expired(&self, expired: Vec<(P::Item, PlaceOf<P>)>) {
-        self.acknowledge(expired.iter().map(|(_, entry)| entry));
+        self.acknowledge(expired.iter().map(|(_, entry)| entry.id).collect());
         let mut round = Round::new();
         let mut dropped = Vec::with_capacity(expired.len());
         for (item, entry) in expired {
@@ -171,7 +166,7 @@ impl<P: BatchProcessor> Engine<P> {
     /// Ends items that may not be tried again with the error of their last attempt.
     fn end_denied(&self, batch: BatchId, denied: Vec<(P::Item, PlaceOf<P>)>) {
         let (items, entries): (Vec<_>, Vec<_>) = denied.into_iter().unzip();
-        self.acknowledge(entries.iter());
+        self.acknowledge(entries.iter().map(|entry| entry.id).collect());
         self.report_settled(batch, &entries);
         fail(entries.into_iter());
         panics::drop_each(items.into_iter());
@@ -181,9 +176,11 @@ impl<P: BatchProcessor> Engine<P> {
     pub(crate) fn cancel(&self, id: ItemId, lane: Option<LaneId>) -> Option<P::Item> {
         let now = self.now();
         let (item, entry) = self.lock().queue.cancel(now, id, lane)?;
-        self.acknowledge(std::iter::once(&entry));
+        self.acknowledge(vec![id]);
         self.report_unsent(Unsent::Cancelled, std::iter::once(id));
         resolve::<P>(entry, BatchError::Cancelled);
+        // It may have held back others of its key.
+        self.go_on();
         Some(item)
     }
 }

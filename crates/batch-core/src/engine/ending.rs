@@ -1,6 +1,6 @@
 //! How an engine is emptied: flush, close, and the end of the last handle.
 
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use super::{Engine, PlaceOf, State, Transaction};
@@ -12,10 +12,9 @@ use crate::error::BatchError;
 use crate::flush::Flush;
 use crate::id::ItemId;
 use crate::observer::Unsent;
-use crate::park;
+use crate::park::Sleeper;
 use crate::processor::BatchProcessor;
 use crate::slot::Round;
-use crate::sync::raw::park_until;
 use crate::sync::{deadline, is_over, spawn};
 
 /// Items that were not sent.
@@ -26,6 +25,7 @@ pub(crate) struct Ending<I> {
     leftovers: Vec<(ItemId, I)>,
     until: Time,
     alarm: Option<u64>,
+    waker: Option<Waker>,
 }
 
 impl<P: BatchProcessor> Engine<P> {
@@ -47,10 +47,12 @@ impl<P: BatchProcessor> Engine<P> {
         let until = deadline(timeout);
         let leftovers = self.begin_close(mode);
         if !current::is_running(self.id()) && !self.settings.is_stepped() {
-            let waker = park::waker();
+            let sleeper = Sleeper::new();
+            let waker = sleeper.waker();
             loop {
                 let mut state = self.lock();
                 if state.is_idle() || is_over(until) {
+                    state.forget_closer(&waker);
                     break;
                 }
                 if self.settings.is_inline() && !state.leading && state.queue.has_ready() {
@@ -60,7 +62,7 @@ impl<P: BatchProcessor> Engine<P> {
                 }
                 state.add_closer(waker.clone());
                 drop(state);
-                park_until(until);
+                sleeper.sleep(until);
             }
         }
         self.end_close(leftovers)
@@ -71,7 +73,7 @@ impl<P: BatchProcessor> Engine<P> {
         let until = self.now().saturating_add(nanos(timeout));
         let leftovers = self.begin_close(mode);
         self.go_on();
-        Ending { leftovers, until, alarm: None }
+        Ending { leftovers, until, alarm: None, waker: None }
     }
 
     pub(crate) fn poll_close(
@@ -80,15 +82,20 @@ impl<P: BatchProcessor> Engine<P> {
         context: &Context<'_>,
     ) -> Poll<CloseReport<P::Item>> {
         // Cloned before the lock: a waker is user code.
-        let (waker, other) = (context.waker().clone(), context.waker().clone());
+        let [waker, known, other] = [(); 3].map(|()| context.waker().clone());
+        let before = ending.waker.take();
         let mut state = self.lock();
         state.clear_alarm(ending.alarm.take());
+        if let Some(before) = &before {
+            state.forget_closer(before);
+        }
         let is_over = state.is_idle() || self.now() >= ending.until;
         if is_over || current::is_running(self.id()) {
             drop(state);
             return Poll::Ready(self.end_close(std::mem::take(&mut ending.leftovers)));
         }
         ending.alarm = Some(state.set_alarm(ending.until, other));
+        ending.waker = Some(known);
         state.add_closer(waker);
         Poll::Pending
     }
@@ -97,6 +104,9 @@ impl<P: BatchProcessor> Engine<P> {
     pub(crate) fn forget_close(&self, ending: &mut Ending<P::Item>) {
         let mut state = self.lock();
         state.clear_alarm(ending.alarm.take());
+        if let Some(waker) = &ending.waker {
+            state.forget_closer(waker);
+        }
         // Whoever closes next gets them.
         state.leftovers.append(&mut ending.leftovers);
     }
@@ -121,6 +131,7 @@ impl<P: BatchProcessor> Engine<P> {
         let running: Vec<_> =
             state.in_flight.iter().filter_map(|(_, batch)| batch.upgrade()).collect();
         leftovers.extend(self.hand_back(state));
+        self.acknowledge(Vec::new());
         let in_flight = running.iter().flat_map(|batch| batch.undelivered_ids()).collect();
         CloseReport { leftovers, in_flight, stats: self.stats() }
     }
@@ -178,6 +189,7 @@ impl<P: BatchProcessor> Engine<P> {
         state.stopping = true;
         state.ended = true;
         self.give_up_if_ended(state);
+        self.acknowledge(Vec::new());
     }
 
     /// Lets the workers finish what was accepted and end. Never blocks.
@@ -185,7 +197,7 @@ impl<P: BatchProcessor> Engine<P> {
         let mut state = self.lock();
         state.queue.close();
         state.stopping = true;
-        if self.settings.is_inline() && !state.queue.is_drained() {
+        if self.settings.is_inline() && !self.is_over(&state) {
             // No worker holds it; those who wait for what is left will run it.
             state.kept = self.itself.upgrade();
             if self.needs_leader(&state)

@@ -10,10 +10,9 @@ use std::time::{Duration, Instant};
 use super::{Alarm, Engine, Keeper, State};
 use crate::accumulator::Time;
 use crate::clock::EngineClock;
-use crate::park;
+use crate::park::Sleeper;
 use crate::processor::BatchProcessor;
-use crate::sync::raw::park_until;
-use crate::sync::{Weak, spawn};
+use crate::sync::{Weak, lock, spawn};
 
 /// What the keeper does next.
 pub(crate) enum Watch {
@@ -46,8 +45,9 @@ impl<P: BatchProcessor> Engine<P> {
     pub(super) fn start_keeper(&self) {
         let Some(engine) = self.itself.upgrade() else { return };
         if spawn("batch-core-timer", move || engine.keep()).is_err() {
-            // The next one who changes a timer tries again.
-            self.lock().keeper = Keeper::Absent;
+            // The next one who looks at the timers tries again. Not by a transaction: its end
+            // would find a timer that nobody looks after, and come here once more.
+            lock(&self.core.state).keeper = Keeper::Absent;
         }
     }
 
@@ -67,11 +67,12 @@ impl<P: BatchProcessor> Engine<P> {
 
     /// The life of the keeper's thread.
     fn keep(&self) {
-        let waker = park::waker();
+        let sleeper = Sleeper::new();
+        let waker = sleeper.waker();
         loop {
             match self.watch(&waker) {
                 Watch::Sleep(time) => {
-                    park_until(time.and_then(|time| Instant::now().checked_add(time)));
+                    sleeper.sleep(time.and_then(|time| Instant::now().checked_add(time)));
                 }
                 Watch::End => return,
             }
@@ -125,9 +126,14 @@ impl<P: BatchProcessor> State<P> {
         }
     }
 
+    /// Notes that nobody waits with `waker` any more until nothing is queued or in flight.
+    pub(super) fn forget_closer(&mut self, waker: &Waker) {
+        self.buried.extend(self.closers.extract_if(.., |known| known.will_wake(waker)));
+    }
+
     /// Has `waker` woken when nothing is queued or in flight.
     pub(super) fn add_closer(&mut self, waker: Waker) {
-        self.buried.extend(self.closers.extract_if(.., |known| known.will_wake(&waker)));
+        self.forget_closer(&waker);
         self.closers.push(waker);
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{Engine, PlaceOf, SeatOf};
 use crate::accumulator::{End, Packed};
+use crate::current::Running;
 use crate::error::{BatchError, Refusal};
 use crate::id::{BatchId, ItemId};
 use crate::observer::{Event, Settled, Unsent};
@@ -26,6 +27,8 @@ impl<P: BatchProcessor> Engine<P> {
         P: 'a,
     {
         if let Some(observer) = &self.hooks.observer {
+            // This thread may be the one that would have to end what is waited for in there.
+            let _observer = Running::enter(self.id(), None);
             panics::swallow(|| observer.event(&event()));
         }
     }

@@ -178,7 +178,7 @@ impl<P: BatchProcessor> Transaction<'_, P> {
         if !state.closers.is_empty() && state.is_idle() {
             state.closers.drain(..).for_each(|waker| self.wake(waker));
         }
-        let is_over = state.is_over();
+        let is_over = self.engine.is_over(state);
         if is_over {
             state.resting.drain(..).for_each(|(_, waker)| self.wake(waker));
         } else {

@@ -13,11 +13,10 @@ use crate::id::BatchId;
 use crate::items::Items;
 use crate::observer::{Dispatched, Event};
 use crate::panics;
-use crate::park;
+use crate::park::Sleeper;
 use crate::processor::{BatchOf, BatchProcessor};
 use crate::rounds::Ledger;
 use crate::stats::DispatchReason;
-use crate::sync::raw::park_until;
 use crate::sync::{Arc, Weak};
 
 /// A batch that is to be run.
@@ -54,14 +53,15 @@ impl<P: BatchProcessor> Engine<P> {
     /// The life of a worker thread.
     pub(crate) fn work(&self, worker: usize) {
         let _life = Life { engine: self, worker };
-        let waker = park::waker();
+        let sleeper = Sleeper::new();
+        let waker = sleeper.waker();
         loop {
             match self.turn(worker, &waker) {
                 Turn::Run(job) => {
                     self.run(job);
                     self.core.outlook.look_out();
                 }
-                Turn::Rest => park_until(None),
+                Turn::Rest => sleeper.sleep(None),
                 Turn::End => return,
             }
         }
@@ -78,7 +78,7 @@ impl<P: BatchProcessor> Engine<P> {
         if let Some(job) = self.next_job(&mut state) {
             return Turn::Run(job);
         }
-        if state.is_over() {
+        if self.is_over(&state) {
             return Turn::End;
         }
         state.resting.push((worker, waker));
@@ -116,7 +116,7 @@ impl<P: BatchProcessor> Engine<P> {
     ) -> BatchOf<P> {
         let itself: Weak<dyn Ledger<P::Item, P::Output, P::Error>> =
             Weak::<Self>::clone(&self.itself);
-        Batch::new(id, items, known, itself, self.id())
+        Batch::new(id, items, known, itself, self.receipts.clone(), self.id())
     }
 
     /// Runs one batch. No panic of user code gets past it.

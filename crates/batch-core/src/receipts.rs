@@ -1,0 +1,45 @@
+//! What tells the journal of the items that came to their end.
+
+use std::{fmt, mem};
+
+use crate::id::ItemId;
+use crate::journal::{Journal, JournalError, guard};
+use crate::sync::{Arc, Mutex, lock};
+
+type Acknowledge = dyn Fn(&[ItemId]) -> Result<(), JournalError> + Send + Sync;
+
+/// Acknowledges items, and keeps those that the journal did not take for the next time.
+///
+/// A batch holds it as well as its engine does: its results are told to the journal also where the
+/// batch outlives the engine, and the journal is not closed while somebody works on its items.
+pub(crate) struct Receipts {
+    acknowledge: Box<Acknowledge>,
+    /// Items for which an acknowledgement failed.
+    owed: Mutex<Vec<ItemId>>,
+}
+
+impl Receipts {
+    pub(crate) fn of<I: 'static>(journal: Arc<dyn Journal<I>>) -> Self {
+        Self { acknowledge: Box::new(move |ids| journal.ack(ids)), owed: Mutex::new(Vec::new()) }
+    }
+
+    /// Acknowledges items, along with those that are owed. Blocks for the journal.
+    pub(crate) fn acknowledge(&self, mut ids: Vec<ItemId>) -> Result<(), JournalError> {
+        let mut all = mem::take(&mut *lock(&self.owed));
+        all.append(&mut ids);
+        if all.is_empty() {
+            return Ok(());
+        }
+        let told = guard(|| (self.acknowledge)(&all));
+        if told.is_err() {
+            lock(&self.owed).append(&mut all);
+        }
+        told
+    }
+}
+
+impl fmt::Debug for Receipts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Receipts").field("owed", &lock(&self.owed).len()).finish_non_exhaustive()
+    }
+}

@@ -7,7 +7,7 @@ use std::time::Instant;
 use std::{fs, io, mem};
 
 use crate::compiled::Compiled;
-use crate::handle::{Handle, stamp_of_file};
+use crate::handle::{self, Handle, stamp_of_file};
 use crate::sighting::{News, Sighting};
 use crate::{Error, ErrorKind};
 
@@ -55,6 +55,7 @@ struct Folder {
 pub(crate) struct File {
     /// The path in the folder of the store, with `/`.
     path: String,
+    name_in_folder: handle::Name,
     pub(crate) is_link: bool,
     sighting: Sighting,
     /// Whether what was read of it may not be what it holds.
@@ -89,7 +90,7 @@ impl Tree {
                     is_regrouped |= folder.list(&path, prefix.as_deref(), start)?;
                 }
                 for file in &mut folder.files {
-                    let stamp = handle.stamp_of(file.name_in_folder(), file.is_link);
+                    let stamp = handle.stamp_of(&file.name_in_folder, file.is_link);
                     let news = file.sighting.update(stamp, start, clock);
                     file.is_stale |= news != News::Same || trust == Trust::Nothing;
                     self.is_changed |= news == News::Changed;
@@ -215,7 +216,16 @@ impl Folder {
 impl File {
     fn new(path: String, is_link: bool, now: Instant) -> Self {
         let sighting = Sighting::none(now);
-        Self { path, is_link, sighting, is_stale: true, is_new: true, content: None }
+        let name_in_folder = handle::name(path.rsplit('/').next().unwrap_or(&path));
+        Self {
+            path,
+            name_in_folder,
+            is_link,
+            sighting,
+            is_stale: true,
+            is_new: true,
+            content: None,
+        }
     }
 
     /// Returns the name of the template.
@@ -226,10 +236,6 @@ impl File {
     /// Returns the path in the folder of the store.
     pub(crate) fn path(&self) -> &str {
         &self.path
-    }
-
-    fn name_in_folder(&self) -> &str {
-        self.path.rsplit('/').next().unwrap_or(&self.path)
     }
 
     /// Returns whether it was read, and something was wrong.

@@ -1,9 +1,21 @@
 //! A folder that is open, so that its files can be asked for without the way to them.
 
+#[cfg(unix)]
+use std::ffi::CString;
 use std::io;
 use std::path::Path;
 
 use crate::sighting::Stamp;
+
+/// The name of a file in its folder, as the system takes it: it is asked for at each look.
+#[cfg(unix)]
+pub(crate) type Name = CString;
+
+/// Returns the name of a file, which has no NUL: the system says that there is such a file.
+#[cfg(unix)]
+pub(crate) fn name(text: &str) -> Name {
+    CString::new(text).unwrap_or_default()
+}
 
 /// A folder that is open.
 #[cfg(unix)]
@@ -25,10 +37,10 @@ impl Handle {
     }
 
     /// Returns the stamp of a file in the folder, or of what it leads to if it is a link.
-    pub(crate) fn stamp_of(&self, name: &str, is_link: bool) -> Option<Stamp> {
+    pub(crate) fn stamp_of(&self, name: &Name, is_link: bool) -> Option<Stamp> {
         use rustix::fs::AtFlags;
         let flags = if is_link { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
-        rustix::fs::statat(&self.0, name, flags).ok().as_ref().map(stamp)
+        rustix::fs::statat(&self.0, name.as_c_str(), flags).ok().as_ref().map(stamp)
     }
 }
 
@@ -51,6 +63,14 @@ fn stamp(stat: &rustix::fs::Stat) -> Stamp {
     }
 }
 
+#[cfg(not(unix))]
+pub(crate) type Name = String;
+
+#[cfg(not(unix))]
+pub(crate) fn name(text: &str) -> Name {
+    text.to_owned()
+}
+
 /// The path of a folder, where there is no asking without the way.
 #[cfg(not(unix))]
 #[derive(Debug)]
@@ -69,7 +89,7 @@ impl Handle {
         None
     }
 
-    pub(crate) fn stamp_of(&self, name: &str, is_link: bool) -> Option<Stamp> {
+    pub(crate) fn stamp_of(&self, name: &Name, is_link: bool) -> Option<Stamp> {
         let path = self.0.join(name);
         let data = if is_link { path.metadata() } else { path.symlink_metadata() };
         data.ok().as_ref().and_then(stamp)

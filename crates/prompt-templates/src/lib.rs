@@ -32,11 +32,14 @@
 //!   `{% raw %}..{% endraw %}` keeps everything. A template can have delimiters of its own:
 //!   `delimiters: ["<<", ">>", "<%", "%>", "<#", "#>"]`, of expressions, blocks and comments.
 //! * **Strict**: a variable that is not in the data is an error, also in `if`, and so is printing one that
-//!   is null. One that may be absent or null is written `?.name`. A template that lists `variables` in its front matter may use no others, which
-//!   is checked when it is compiled. Unknown functions and includes never compile.
+//!   is null. One that may be absent or null is written `?.name`. A template that lists `variables` in its
+//!   front matter may use no others, which is checked when it is compiled. Unknown functions and includes
+//!   never compile.
 //! * **Messages**: a line `[[system]]`, `[[user]]`, `[[assistant]]` of the source begins a message;
-//!   `[[history]]` is replaced by the messages of the variable `history`. Values are never looked at, so
-//!   none of them can begin a message.
+//!   `[[history]]` is replaced by the messages of the variable `history`, a list of `{role, content}` of
+//!   `user` and `assistant`. Blank lines at the start of a message and white space at its end, as far as
+//!   they are the template's own, are no part of it. Values are never looked at, so none of them can begin
+//!   a message.
 //! * **Front matter**: `key: value` lines, or one JSON object, between two `---` lines at the head of a
 //!   text. These keys mean something: `variables`, `delimiters`, `tidy_blocks: true` (a block tag alone on
 //!   its line takes the line away), `volatile` (for [`Prompt::warnings`]) and `drop_first` (for
@@ -90,8 +93,8 @@
 //! copied. Messages of text, paths, conditions, loops, includes and functions of this crate are run as they
 //! are; those with functions of a store, with literals of lists, maps, floats and negative numbers, with a
 //! `for` or `with` over a call, or with an `include` that gives variables are compiled and rendered by
-//! [`upon`](https://docs.rs/upon), which also says what is wrong where data does not fit. A change copies a small part of the map of names, once for all changes that come at the same
-//! time. Figures beside `upon`, minijinja and handlebars are in `docs/perf.md` of the repository.
+//! [`upon`](https://docs.rs/upon), which also says what is wrong where data does not fit. A change copies a
+//! small part of the map of names, once for all changes that come at the same time. Figures beside `upon`, minijinja and handlebars are in `docs/perf.md` of the repository.
 //!
 //! # Features
 //!

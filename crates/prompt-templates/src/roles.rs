@@ -142,6 +142,12 @@ pub(crate) fn tidy(text: &str, mut segments: Vec<Segment>) -> Result<Vec<Segment
         let help = "put '[[system]]' or '[[user]]' on a line of its own above it";
         return Err(Fault::new(offset, error.help(help)));
     }
+    let is_history = |segment: &&Segment| segment.section == Some(Section::History);
+    if let Some(second) = segments.iter().filter(is_history).nth(1) {
+        let error = Error::new(ErrorKind::Role, "a second '[[history]]'");
+        let help = "leave it out: the conversation would stand twice in the prompt";
+        return Err(Fault::new(second.offset, error.help(help)));
+    }
     for segment in &mut segments {
         if segment.section == Some(Section::History)
             && let Some(offset) = first_content(text, segment)

@@ -1,4 +1,5 @@
 use std::cell::Cell;
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
@@ -164,8 +165,14 @@ fn bucket(nanos: u64) -> usize {
 ///
 /// It counts the renders that were timed: one in 64, or each with
 /// [`Builder::exact_timing`](crate::Builder::exact_timing).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Histogram([u64; BUCKETS]);
+
+impl fmt::Debug for Histogram {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.buckets()).finish()
+    }
+}
 
 impl Default for Histogram {
     fn default() -> Self {

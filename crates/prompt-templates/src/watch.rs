@@ -1,7 +1,7 @@
 #[cfg(feature = "watch")]
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread::JoinHandle;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crate::{Error, ErrorKind, LoadError, Prompts, Reload};
@@ -59,7 +59,8 @@ impl Prompts {
     ///
     /// With the feature `watch` the system wakes the thread when something changes, and `interval` is
     /// for what the system misses, such as network folders. `outcome` is called on the thread after
-    /// each reload, also after one that failed and left everything as it was; it should not block.
+    /// each reload, also after one that failed and left everything as it was; it should not block, and it
+    /// may drop the watch. A bad folder is told once, and again when something in it has changed.
     ///
     /// # Errors
     ///
@@ -92,7 +93,7 @@ impl Prompts {
                 }
             }
         };
-        let thread = std::thread::Builder::new().name("prompts-watch".to_owned()).spawn(run);
+        let thread = thread::Builder::new().name("prompts-watch".to_owned()).spawn(run);
         Ok(Watch {
             #[cfg(feature = "watch")]
             _system: system,
@@ -103,10 +104,11 @@ impl Prompts {
 }
 
 impl Drop for Watch {
-    /// Ends the thread, and waits for a reload that is under way.
+    /// Ends the thread, and waits for a reload that is under way, unless it is `outcome` that drops it.
     fn drop(&mut self) {
         let _ = self.wake.send(Wake::Stop);
-        if let Some(thread) = self.thread.take() {
+        let is_other = |thread: &JoinHandle<()>| thread.thread().id() != thread::current().id();
+        if let Some(thread) = self.thread.take().filter(is_other) {
             // A panic of the user's function has been reported by the thread.
             let _ = thread.join();
         }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-use prompt_templates::{Context, ErrorKind, LoadError, Prompts, Reload};
+use prompt_templates::{Context, ErrorKind, LoadError, Prompts, Reload, Watch};
 
 /// Long enough for a machine that does much else; a test that passes does not wait for it.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -122,6 +122,25 @@ fn a_watch_reloads_keeps_what_is_good_and_ends() {
 }
 
 /// The system tells of the change long before the interval is over.
+/// A thread that waits for its own end panics.
+#[test]
+fn a_watch_can_be_dropped_by_what_it_calls() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), "a.prompt.md", "1");
+    let prompts = Prompts::load_dir(dir.path()).unwrap();
+    let (give, given) = channel();
+    let (tell, told) = channel();
+    let outcome = move |reload: Result<Reload, LoadError>| {
+        drop::<Watch>(given.recv().expect("the watch is given"));
+        tell.send(reload.is_ok()).unwrap();
+    };
+    let watch = prompts.watch(Duration::from_millis(5), outcome).unwrap();
+    write(dir.path(), "a.prompt.md", "22");
+    give.send(watch).unwrap();
+    assert!(told.recv_timeout(PATIENCE).unwrap());
+    assert!(told.recv().is_err(), "the thread has ended without a second call");
+}
+
 #[cfg(feature = "watch")]
 #[test]
 fn the_system_tells_of_a_change() {

@@ -3,12 +3,13 @@
 //!
 //! Each change comes when the ones before it are so long ago that no tick of the clock can hide another;
 //! a look that comes earlier reads those files once more. A full load compiles its first file with cold
-//! caches and 99 with warm ones. So that a reload is measured on the same terms, the file of another folder
-//! is reloaded right before.
+//! caches and 99 with warm ones, and no file has just been written, which leaves caches colder than anything
+//! that is measured here. So that a reload is measured on the same terms, both files are written first, and
+//! that of another folder is reloaded right before.
 
 use std::fs;
 use std::hint::black_box;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use benches::prompts;
@@ -33,13 +34,16 @@ pub(crate) fn measure() -> Fallible<Vec<Figure>> {
         while start.elapsed() < DOUBT {
             std::thread::park_timeout(DOUBT);
         }
-        warm.reload(0, round)?;
         for _ in 0..10 {
             assert_eq!(measured.store.reload_if_changed()?, None);
         }
-        reloads.push(measured.reload(round, round)?);
-        warm.reload_told(0, round)?;
-        told.push(measured.reload_told(round, round)?);
+        let (file, other) = (measured.write(round, "a", round)?, warm.write(0, "a", round)?);
+        warm.reload()?;
+        reloads.push(measured.reload()?);
+        measured.write(round, "b", round)?;
+        warm.write(0, "b", round)?;
+        warm.reload_told(&other)?;
+        told.push(measured.reload_told(&file)?);
         loads.push(measured.load()?);
     }
     let quartile = |mut all: Vec<f64>| {
@@ -69,10 +73,15 @@ impl Folder {
         Ok(Self { dir, store })
     }
 
+    /// Writes a new text into a file, which it returns.
+    fn write(&self, n: usize, mark: &str, round: usize) -> Fallible<PathBuf> {
+        let file = file(&self.dir, n);
+        fs::write(&file, format!("{}changed in round {round}{mark}", prompts::large()))?;
+        Ok(file)
+    }
+
     /// Returns the time of a poll that finds one changed file.
-    fn reload(&self, n: usize, round: usize) -> Fallible<f64> {
-        let text = format!("{}changed in round {round}", prompts::large());
-        fs::write(file(&self.dir, n), text)?;
+    fn reload(&self) -> Fallible<f64> {
         let start = thread_nanos();
         let reload = self.store.reload_if_changed()?;
         let time = thread_nanos() - start;
@@ -81,9 +90,7 @@ impl Folder {
     }
 
     /// Returns the time of a reload of one file that is said to have changed.
-    fn reload_told(&self, n: usize, round: usize) -> Fallible<f64> {
-        let file = file(&self.dir, n);
-        fs::write(&file, format!("{}changed again in round {round}", prompts::large()))?;
+    fn reload_told(&self, file: &Path) -> Fallible<f64> {
         let start = thread_nanos();
         let reload = self.store.reload_files(&[file])?;
         let time = thread_nanos() - start;

@@ -61,8 +61,7 @@ impl Polled {
             let handle = Handle::open(path).unwrap();
             folder.sighting.stamp = handle.stamp();
             for file in &mut folder.files {
-                let name = file.path.rsplit('/').next().unwrap();
-                file.sighting.stamp = handle.stamp_of(name, file.is_link);
+                file.sighting.stamp = handle.stamp_of(&file.name_in_folder, file.is_link);
             }
         }
     }

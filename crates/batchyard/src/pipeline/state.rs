@@ -105,10 +105,9 @@ impl RunState {
         }
         let file = folder.join(HEADER);
         if !is_there(&file).map_err(cannot)? {
-            let left = names(folder).map_err(cannot)?.into_iter();
-            if let Some(name) =
-                left.filter(|name| !name.ends_with(".new")).find(|name| name != lock::FILE)
-            {
+            // What was being written when a run ended counts for nothing.
+            let counts = |name: &String| name != lock::FILE && name.strip_suffix(".new").is_none();
+            if let Some(name) = names(folder).map_err(cannot)?.into_iter().find(counts) {
                 return Err(Stop::refused(format_args!(
                     "the state {} holds \"{name}\", but not what it belongs to: there is no {HEADER}",
                     folder.display()

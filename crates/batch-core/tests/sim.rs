@@ -408,13 +408,18 @@ impl Run {
         let report = self.batcher.close(mode, Duration::ZERO);
         let left: BTreeSet<ItemId> = report.leftovers.iter().map(|(id, _)| *id).collect();
         assert_eq!(left.len() as u64, report.stats.handed_back, "{:?}", report.stats);
-        assert!(report.leftovers.is_sorted_by_key(|(id, _)| *id) || report.stats.handed_back > 0);
+        assert!(report.leftovers.is_sorted_by_key(|(id, _)| *id), "{:?}", report.leftovers);
         for _ in 0..100 {
             self.finish_kept();
             self.step();
         }
         self.check();
         assert!(self.tickets.is_empty(), "{} items never ended", self.tickets.len());
+        for (_, item) in report.leftovers {
+            // Or its ticket was let go.
+            let end = self.ends.get(&item.number);
+            assert!(end.is_none_or(|end| matches!(end, Err(BatchError::Closed))), "{end:?}");
+        }
         assert!(self.flushes.iter().all(|(flush, _)| flush.is_done()));
         let stats = self.batcher.stats();
         assert_eq!((stats.queued, stats.in_flight), (0, 0));

@@ -106,7 +106,7 @@ fn the_two_sides_are_two_words() {
 }
 
 #[test]
-#[expect(clippy::large_stack_arrays, reason = "a value of more than half a block is the point")]
+#[expect(clippy::large_stack_arrays, reason = "such values are what it is about")]
 fn a_block_of_large_values_has_fewer_cells() {
     #[repr(align(4096))]
     struct Page([u8; 3]);

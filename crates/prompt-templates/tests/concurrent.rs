@@ -3,7 +3,7 @@
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use prompt_templates::{Context, Prompts};
+use prompt_templates::{Context, ErrorKind, Prompts};
 
 /// Templates that say their version three times: themselves, and through two partials.
 fn publish(prompts: &Prompts, dir: &std::path::Path, version: u32) {
@@ -112,4 +112,57 @@ fn many_writers_of_one_text_compile_to_one_version() {
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     assert!(versions.iter().all(|version| *version == versions[0]), "{versions:?}");
+}
+
+/// Whatever is taken away meanwhile: a prompt is there whole, of one version, or not at all.
+#[test]
+fn a_render_beside_removals_and_reloads_is_whole_or_not_found() {
+    const ROUNDS: u32 = 100;
+    let dir = tempfile::tempdir().unwrap();
+    let prompts = Prompts::load_dir(dir.path()).unwrap();
+    let (done, start) = (AtomicBool::new(false), Barrier::new(4));
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut context = Context::new();
+                let context = context.set("x", "X").unwrap();
+                start.wait();
+                while !done.load(Ordering::Acquire) {
+                    match prompts.render("p", context) {
+                        Ok(text) => {
+                            let version = text[1..].split(' ').next().unwrap();
+                            assert_eq!(text, format!("p{version} a{version} b{version} X"));
+                        }
+                        Err(error) => assert_eq!(error.kind(), ErrorKind::NotFound, "{error}"),
+                    }
+                }
+            });
+        }
+        scope.spawn(|| {
+            start.wait();
+            while !done.load(Ordering::Acquire) {
+                prompts.clear().unwrap();
+                let _ = prompts.remove("p").unwrap();
+                // It goes only while nothing includes it.
+                if let Err(error) = prompts.remove("_a") {
+                    assert_eq!(error.kind(), ErrorKind::InUse, "{error}");
+                }
+            }
+        });
+        start.wait();
+        for version in 0..ROUNDS {
+            for (name, text) in [
+                ("_a", format!("a{version}")),
+                ("_b", format!("{{% include \"_a\" %}} b{version}")),
+                ("p", format!("p{version} {{% include \"_b\" %}} {{{{ x }}}}")),
+            ] {
+                std::fs::write(dir.path().join(format!("{name}.prompt.md")), text).unwrap();
+            }
+            prompts.reload().unwrap();
+        }
+        done.store(true, Ordering::Release);
+    });
+    prompts.reload().unwrap();
+    let text = prompts.render("p", Context::new().set("x", "").unwrap()).unwrap();
+    assert!(text.starts_with("p99 a99 b99"), "{text}");
 }

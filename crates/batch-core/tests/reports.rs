@@ -1,7 +1,7 @@
 //! What users of other batching engines reported, one test each, named for project and report.
 //!
-//! Two of the reports are about files: apalis 504 and vector 17644 are tested where ours are, in
-//! `batch-journal` (`tests/kill.rs`, `tests/damage.rs`). One does not apply: dataloader 294 is about
+//! Two of the reports are about files: apalis 504 and vector 17644 have their tests where ours are, in
+//! `batch-journal` (`tests/batcher.rs`, `tests/damage.rs`). One does not apply: dataloader 294 is about
 //! equal keys that share a slot.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

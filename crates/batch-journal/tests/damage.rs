@@ -144,6 +144,22 @@ fn a_kill_between_any_two_pages_of_a_checkpoint_loses_nothing() {
     }
 }
 
+/// Users of another engine reported a buffer of two files that a crash had torn apart, and readers
+/// that looped or crashed over it. Here one is older than the other, or shorter.
+#[test]
+fn vector_17644_files_that_a_crash_tore_apart_are_read_or_refused() {
+    let (crash, to) = (crash(), folder());
+    for file in ["journal.db", "journal.db-wal"] {
+        let size = fs::metadata(crash.dir.path().join(file)).unwrap().len();
+        let size = usize::try_from(size).unwrap();
+        for end in [0, 1, size / 3, size / 2, size - 1] {
+            let what = format!("{file} cut at {end} of {size}");
+            // Whether it is refused or not: it ends, and holds what it held at some time.
+            crash.survives(to.path(), file, |bytes| bytes.truncate(end), &what);
+        }
+    }
+}
+
 #[test]
 fn a_torn_log_gives_back_what_was_committed_before() {
     let (crash, to) = (crash(), folder());

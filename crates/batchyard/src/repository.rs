@@ -64,6 +64,12 @@ impl Repository {
         Ok(Repository { remote: remote.to_owned(), network, git, held })
     }
 
+    /// Says which repository and remote it is.
+    pub(crate) fn place(&self) -> String {
+        let common = self.held.ancestors().nth(2).unwrap_or(&self.held);
+        format!("remote {} of {}", self.remote, common.display())
+    }
+
     /// Keeps other runs from landing in the repository; one that does so is not waited for.
     pub(crate) fn hold(&self) -> Result<FolderLock, Stop> {
         let private = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.held);

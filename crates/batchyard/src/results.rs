@@ -169,6 +169,8 @@ fn open(path: &Path, how: &OpenOptions) -> Result<Option<File>, Stop> {
     match lock::hold(&file, path) {
         Ok(true) => Ok(Some(file)),
         Ok(false) => Err(busy()),
+        // There the lock of the state has to do.
+        Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(Some(file)),
         Err(error) => Err(Stop::refused(format_args!("cannot lock {name}: {error}"))),
     }
 }

@@ -456,6 +456,8 @@ fn a_gate_keeps_out_whom_it_fails_with() {
     // Nothing is left for it to say about the others.
     assert_eq!(ran.line("task/a")["no_change"], true);
     land(&["--fresh"], &[]).code(2);
+    land(&["--gate-timeout", "0s"], &["true"]).code(2);
+    land(&["--gate-env", "OPENAI_API_KEY"], &["true"]).code(2);
     yard.run(["git", "land", "--repo", "repo", "--onto", "main", "--fresh", "task/a"]).code(2);
 }
 

@@ -70,9 +70,15 @@ pub(crate) fn land(
     let remote = place.repository.remote_branches().map_err(unreachable)?;
     let start = place.repository.fetch(&remote, place.onto).map_err(unreachable)?;
     let begun = place.state.landing().map_err(|error| unreachable(error.to_string()))?;
+    let at = format!("{} at {}", place.onto, place.repository.place());
+    let begun = match begun {
+        // The commits of its tasks are made on what was there.
+        Some((_, other)) if other != at => return Err(begun_elsewhere(&other, &at, place.state)),
+        begun => begun.map(|(name, _)| name),
+    };
     let bases =
         session.interrupt.shielded(|| begin(board, place, &remote, start, begun.is_some()))?;
-    let name = begun.map_or_else(|| place.state.begin_landing(), Ok);
+    let name = begun.map_or_else(|| place.state.begin_landing(&at), Ok);
     let name = name.map_err(|error| unreachable(error.to_string()))?;
     let base = |branch: &str| bases.get(branch).copied().flatten().map(|id| id.to_string());
     let operations = ops::make(board, place.onto, base);
@@ -100,7 +106,8 @@ pub(crate) fn land(
         session.interrupt.check()?;
     }
     let whole = refused_whole(&operations, &report);
-    let mut fault = whole.clone().map(|failure| failure.message);
+    let mut fault = whole.as_ref().map(|failure| failure.message.clone());
+    let whole = whole.map(in_short);
     for at in tasks {
         let standing = standing(session, board, &operations, at, &report, whole.as_ref());
         if let Standing::Held(Failure { message, .. }) = &standing {
@@ -126,8 +133,15 @@ pub(crate) fn unlanded(fault: &str, state: &RunState) -> Stop {
     let state = state.folder().display();
     Stop::unfinished(fault).help(format_args!(
         "the answers are kept; put it right and run again to go on: nothing is paid twice, and \
-         [land], [gate] and `repo` may be other ones; or remove {state} to give the answers up"
+         [gate] and `push` in [land] may be other ones; or remove {state} to give the answers up"
     ))
+}
+
+fn begun_elsewhere(other: &str, at: &str, state: &RunState) -> Stop {
+    let state = state.folder().display();
+    Stop::unfinished(format_args!("the run has begun to land on {other}, not on {at}")).help(
+        format_args!("let it end there, or remove {state} to give the answers up and begin anew"),
+    )
 }
 
 /// Sets branches of tasks to where they begin, and says where a new one does; nothing where a branch is
@@ -276,6 +290,7 @@ fn standing(
     if let Some(standing) = merged.and_then(|end| stopped(end, whole)) {
         return on_branch(match standing {
             Standing::Failed(failure) => Standing::Failed(told(session, failure)),
+            Standing::Held(failure) => Standing::Held(in_short(failure)),
             other => other,
         });
     }
@@ -346,13 +361,20 @@ fn is_of_task(kind: OpErrorKind) -> bool {
 }
 
 /// Tells the user what a gate has printed and keeps it out of the failure, which becomes a lesson.
-fn told(session: &Session, mut failure: Failure) -> Failure {
+fn told(session: &Session, failure: Failure) -> Failure {
     if failure.kind == OpErrorKind::Gate.as_str() {
         session.output.note(&failure.message);
-        let end = " on the merged tree";
-        if let Some(at) = failure.message.find(end) {
-            failure.message.truncate(at + end.len());
-        }
+    }
+    in_short(failure)
+}
+
+/// Leaves out what a gate has printed.
+fn in_short(mut failure: Failure) -> Failure {
+    let end = " on the merged tree";
+    if failure.kind == OpErrorKind::Gate.as_str()
+        && let Some(at) = failure.message.find(end)
+    {
+        failure.message.truncate(at + end.len());
     }
     failure
 }

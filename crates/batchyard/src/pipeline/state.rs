@@ -5,7 +5,8 @@
 //! run.json       what the run asks and whom; written first
 //! wave-0.jsonl   the requests of the first wave, written before any of them is sent
 //! results.jsonl  what came back
-//! landing        what the landing is called; written when its branches are where they begin
+//! landing        what the landing is called, and where it is; written when its branches are where
+//!                they begin
 //! llm/           what is known of the provider's batches
 //! over           run.json, once the run is over and the rest is being removed
 //! ```
@@ -97,7 +98,9 @@ impl RunState {
             .help("name a folder that is empty or does not exist yet"));
         }
         // Answers are in it, and prompts.
-        fs::set_permissions(folder, Permissions::from_mode(0o700)).map_err(cannot)?;
+        if fs::metadata(folder).map_err(cannot)?.permissions().mode() & 0o077 != 0 {
+            fs::set_permissions(folder, Permissions::from_mode(0o700)).map_err(cannot)?;
+        }
         let lock = FolderLock::take(folder)?;
         let mut state = RunState { folder: folder.to_owned(), is_new: false, _lock: lock };
         if is_there(&folder.join(OVER)).map_err(cannot)? {
@@ -178,20 +181,23 @@ impl RunState {
         self.folder.join("results.jsonl")
     }
 
-    /// Returns what the landing of the run is called, if it has begun.
-    pub(crate) fn landing(&self) -> io::Result<Option<String>> {
+    /// Returns what the landing of the run is called, and where it is, if it has begun.
+    pub(crate) fn landing(&self) -> io::Result<Option<(String, String)>> {
         match fs::read_to_string(self.folder.join(LANDING)) {
-            Ok(name) => Ok(Some(name)),
+            Ok(text) => match text.split_once('\n') {
+                Some((name, place)) => Ok(Some((name.to_owned(), place.to_owned()))),
+                None => Err(io::Error::other(format!("{LANDING} does not say where it is"))),
+            },
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// Notes that the landing has begun, under a name that no other one has; durable.
-    pub(crate) fn begin_landing(&self) -> io::Result<String> {
+    /// Notes that the landing has begun at `place`, under a name that no other one has; durable.
+    pub(crate) fn begin_landing(&self, place: &str) -> io::Result<String> {
         let number = |salt: u32| RandomState::new().hash_one((salt, std::process::id()));
         let name = format!("run/{:016x}{:016x}", number(0), number(1));
-        self.write(LANDING, name.as_bytes())?;
+        self.write(LANDING, format!("{name}\n{place}").as_bytes())?;
         Ok(name)
     }
 

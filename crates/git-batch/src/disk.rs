@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 #[cfg(feature = "testing")]
 use std::sync::{Mutex, PoisonError};
 
+use rustix::io::Errno;
+
 /// One change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(
@@ -58,12 +60,12 @@ pub fn refuse_file_systems() {
 }
 
 #[cfg(feature = "testing")]
-static FAILING: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+static FAILING: std::sync::atomic::AtomicI32 = std::sync::atomic::AtomicI32::new(0);
 
-/// Lets the names of refs not be made durable in this process, as on a disk that is broken.
+/// Lets the names of refs not be made durable in this process, with an error of the system; zero is none.
 #[cfg(feature = "testing")]
-pub fn fail_for_refs(is_failing: bool) {
-    FAILING.store(is_failing, std::sync::atomic::Ordering::SeqCst);
+pub fn fail_for_refs(error: i32) {
+    FAILING.store(error, std::sync::atomic::Ordering::SeqCst);
 }
 
 /// Notes a change that has happened.
@@ -167,33 +169,28 @@ pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
 }
 
 /// What became of making names durable.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub(crate) struct Synced {
     /// How many calls it took.
     pub(crate) calls: u32,
-    /// Whether they are: false where that should have been possible and was not.
-    pub(crate) is_certain: bool,
+    /// Why a power cut may take them back, where they could be made durable otherwise.
+    pub(crate) fault: Option<io::Error>,
 }
 
 /// Makes the names of refs in a folder durable. One that is gone, because nothing was in it, is so when
 /// the one above it is.
 pub(crate) fn sync_refs(path: &Path) -> Synced {
     match sync_existing(path) {
-        Ok(()) => Synced { calls: 1, is_certain: true },
-        // Some file systems have no such call for folders; there is nothing more to be had.
-        Err(error) => {
-            let kind = error.kind();
-            let is_certain =
-                matches!(kind, io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported);
-            Synced { calls: 0, is_certain }
-        }
+        Ok(()) => Synced { calls: 1, fault: None },
+        Err(error) => Synced::failed(error),
     }
 }
 
 fn sync_existing(path: &Path) -> io::Result<()> {
     #[cfg(feature = "testing")]
-    if FAILING.load(std::sync::atomic::Ordering::SeqCst) {
-        return Err(io::Error::other("it is not to be"));
+    match FAILING.load(std::sync::atomic::Ordering::SeqCst) {
+        0 => {}
+        error => return Err(io::Error::from_raw_os_error(error)),
     }
     open_existing(path)?.sync_all()?;
     note(|| Change::SyncFolder(path.to_owned()));
@@ -222,15 +219,19 @@ pub(crate) fn sync_all_refs(paths: &BTreeSet<PathBuf>) -> Synced {
     if paths.len() > MAX_FOLDERS {
         return sync_file_systems(paths);
     }
-    paths.iter().map(|path| sync_refs(path)).fold(Synced::NOTHING, Synced::and)
+    paths.iter().map(|path| sync_refs(path)).fold(Synced::default(), Synced::and)
 }
 
 impl Synced {
-    const NOTHING: Synced = Synced { calls: 0, is_certain: true };
+    fn failed(error: io::Error) -> Synced {
+        // All else says that folders cannot be made durable there: there is nothing more to be had.
+        let is_lost =
+            matches!(Errno::from_io_error(&error), Some(Errno::IO | Errno::NOSPC | Errno::DQUOT));
+        Synced { calls: 0, fault: is_lost.then_some(error) }
+    }
 
     fn and(self, other: Synced) -> Synced {
-        let is_certain = self.is_certain && other.is_certain;
-        Synced { calls: self.calls + other.calls, is_certain }
+        Synced { calls: self.calls + other.calls, fault: self.fault.or(other.fault) }
     }
 }
 
@@ -240,12 +241,15 @@ impl Synced {
 fn sync_file_systems(paths: &BTreeSet<PathBuf>) -> Synced {
     use std::os::unix::fs::MetadataExt;
     let (mut whole, mut apart) = (BTreeSet::new(), BTreeSet::new());
-    let mut synced = Synced::NOTHING;
+    let mut synced = Synced::default();
     for path in paths {
         let folder = open_existing(path).and_then(|folder| Ok((folder.metadata()?.dev(), folder)));
-        let Ok((device, folder)) = folder else {
-            synced.is_certain = false;
-            continue;
+        let (device, folder) = match folder {
+            Ok(found) => found,
+            Err(error) => {
+                synced = synced.and(Synced::failed(error));
+                continue;
+            }
         };
         if whole.contains(&device) {
             note(|| Change::SyncFolder(path.clone()));

@@ -88,7 +88,8 @@ pub enum ApplyError {
     /// what it has got: run again when it can.
     #[error(
         "an earlier run of this input was cut off while it pushed, and the remote {remote:?} cannot \
-         be asked what it has got; run again when it can be reached"
+         be asked what it has got; run again when it can be reached, or after 30 days, when what is \
+         known of it is forgotten and all is done anew"
     )]
     Unheard {
         /// The name of the remote.

@@ -54,6 +54,9 @@ impl Repository {
                 },
             };
             let judged = at_work.run_onto(operations, &order, &mut outcomes, onto, &mut passage);
+            if !judged.is_done() {
+                passage.keep_ends(&order, &mut outcomes);
+            }
             match judged {
                 Judged::LeaveOut(ends) => {
                     passage.ended.extend(ends);
@@ -70,7 +73,7 @@ impl Repository {
                     }
                 }
                 Judged::Stop(end) => fill(&mut outcomes, &end),
-                // A landing catches up by itself, so nothing of it waits.
+                // What waits has been refused because the remote has moved, so all is tried again.
                 Judged::Passes | Judged::Moved(..) => {
                     drop(at_work);
                     if has_moved(operations, onto, &outcomes) && attempt < MAX_LANDINGS {

@@ -91,9 +91,12 @@
 //! * A batch lives in memory until its pack is written; of one that is killed before that, nothing is
 //!   left, and nothing has moved. What is queued with [`GitBatch::submit`] is lost with the process
 //!   then, as its tickets are.
-//! * What became of an input is known for 30 days, of the last 1,000; what a remote has not said of a push
-//!   is kept until it says so, with its commits in `refs/batchyard/unheard/`. A landing is not remembered:
-//!   done again, it finds that all is there.
+//! * What became of an input is known for 30 days, of the last 1,000; where a remote has not said what
+//!   became of a push, the commits are kept in `refs/batchyard/unheard/` until it does, for as long. A
+//!   landing is not remembered: done again, it finds that all is there.
+//! * Where the disk says that it has lost something, a branch that has moved may move back in a power cut.
+//!   The record of the batch stays open then, each next batch tries to make it durable, and the same
+//!   input is refused until that is done. File systems that cannot make folders durable are trusted.
 //! * A killed process leaves the refs and indexes locked that it was just moving, until another batch
 //!   runs in the repository.
 //! * Locks of refs that a killed run left are removed by the next one, and no others; on a file
@@ -104,11 +107,13 @@
 //!
 //! # Performance
 //! A batch costs one pack, at most one rename of `packed-refs`, and three processes: one to list the
-//! remote's refs and one for its settings, which run while the batch is built, and one to push. It makes all that durable with eight `fsync` calls, three of them at once; where branches are
-//! loose, with one more for each of up to two folders that they are in, and one `syncfs` for more (one
-//! for each off Linux, on FUSE, and where `syncfs` fails); with two for each group that changes a branch which it does not push; and once
-//! in a repository with two for the folder of the state. A commit costs the trees on the way to its paths; one from
-//! a worktree looks at the times of all files there and reads those that may have changed.
+//! remote's refs and one for its settings, which run while the batch is built (with a gate, after it), and
+//! one to push. It makes all that durable with eight `fsync` calls, three of them at once; where branches
+//! are loose, with one more for each of up to two folders that they are in, and one `syncfs` for more (one
+//! for each off Linux, on FUSE, and where `syncfs` fails); with two for each group that changes a branch
+//! which it does not push; and once in a repository with two for the folder of the state. A commit costs
+//! the trees on the way to its paths; one from a worktree looks at the times of all files there and reads
+//! those that may have changed.
 #![forbid(unsafe_code)]
 
 mod batch;

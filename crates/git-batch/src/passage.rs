@@ -9,7 +9,7 @@ use crate::gate::{self, Ran, Scratch, Verdicts};
 use crate::lock;
 use crate::publish::scrub;
 use crate::repository::Repository;
-use crate::store::{Signed, Signer};
+use crate::store::{Signed, Signer, Store};
 use crate::{Class, OpError, OpErrorKind, Operation, OperationKind, Outcome, Receipt, guard};
 
 /// How often a branch may change while the gate runs.
@@ -71,6 +71,14 @@ impl Passage {
         Passage { verdicts: gate.map(|gate| Verdicts::of(gate, &state)), ..Passage::default() }
     }
 
+    /// Notes the local branches as they are now that the batch has been carried out but for what waits.
+    pub(crate) fn hold_tips(&mut self, store: &Store) {
+        for (name, tip) in &mut self.tips {
+            // One that cannot be read is none that can be moved.
+            *tip = store.branch_tip(name).unwrap_or(*tip);
+        }
+    }
+
     /// Notes that the gate is asked for all of a branch; an error is that it has changed too often.
     pub(crate) fn note_asked(&mut self, branch: &FullName) -> Result<(), Outcome> {
         let count = self.asked.entry(branch.clone()).or_default();
@@ -118,6 +126,14 @@ impl Passage {
         Ok(())
     }
 
+    /// Forgets all outcomes but those that are ends: of a batch that was not carried out they mean nothing,
+    /// and of one that was, what waits has none yet.
+    pub(crate) fn keep_ends(&self, order: &[usize], outcomes: &mut [Option<Outcome>]) {
+        for &index in order {
+            outcomes[index] = self.ended.get(&index).cloned();
+        }
+    }
+
     /// Keeps the ends of all operations but those that wait for the gate to look at `branches`, with
     /// what was skipped because of them: only these are done again.
     pub(crate) fn end_all_but(
@@ -127,31 +143,29 @@ impl Passage {
         order: &[usize],
         outcomes: &[Option<Outcome>],
     ) {
-        let mut again = BTreeSet::new();
+        let mut redone = BTreeSet::new();
         loop {
-            let before = again.len();
+            let before = redone.len();
             for &index in order {
-                let is_again = match &outcomes[index] {
+                let is_redone = match &outcomes[index] {
                     Some(Outcome::Rejected { class: Class::Transient, .. }) => {
                         branch_of(operations[index]).is_some_and(|name| branches.contains(&name))
                     }
                     Some(Outcome::Skipped { because }) => {
-                        again.iter().any(|index: &usize| operations[*index].id == *because)
+                        redone.iter().any(|index: &usize| operations[*index].id == *because)
                     }
                     _ => false,
                 };
-                if is_again {
-                    again.insert(index);
+                if is_redone {
+                    redone.insert(index);
                 }
             }
-            if again.len() == before {
+            if redone.len() == before {
                 break;
             }
         }
-        let ended = order.iter().filter(|index| !again.contains(index));
-        let ended = ended.filter_map(|index| Some((*index, outcomes[*index].clone()?)));
-        self.ended.extend(ended);
-        self.tips.clear();
+        let kept = order.iter().filter(|index| !redone.contains(index));
+        self.ended.extend(kept.filter_map(|index| Some((*index, outcomes[*index].clone()?))));
     }
 }
 

@@ -12,6 +12,8 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 pub(crate) use self::running::Running;
@@ -75,6 +77,7 @@ pub struct Git {
     time_limit: Option<Duration>,
     max_stdout: usize,
     max_stderr: usize,
+    stop: Option<Arc<AtomicBool>>,
 }
 
 /// What a finished `git` left behind.
@@ -179,6 +182,7 @@ impl Git {
             time_limit: Some(Duration::from_mins(30)),
             max_stdout: 256 << 20,
             max_stderr: 64 << 10,
+            stop: None,
         };
         let version = git.run(["version"], None)?;
         let text = String::from_utf8_lossy(&version.stdout).trim().to_owned();
@@ -197,6 +201,12 @@ impl Git {
     #[must_use]
     pub fn with_time_limit(mut self, limit: Option<Duration>) -> Git {
         self.time_limit = limit;
+        self
+    }
+
+    /// Ends a run, as if its time was up, soon after somebody sets the flag.
+    pub(crate) fn stopped_by(mut self, flag: Arc<AtomicBool>) -> Git {
+        self.stop = Some(flag);
         self
     }
 
@@ -269,6 +279,7 @@ impl Git {
             time: self.time_limit,
             stdout: self.max_stdout,
             stderr: self.max_stderr,
+            stop: self.stop.clone(),
         };
         child::run(command, stdin.map(<[u8]>::to_vec), &limits)
     }

@@ -35,12 +35,20 @@ pub(crate) enum Run<'a> {
     Once { key: Key, name: Option<&'a str> },
 }
 
+/// What came of a batch.
+enum Ended {
+    /// All of it has its end.
+    Done,
+    /// Nothing: while the gate ran, somebody has done the same input, and has cut it otherwise.
+    Recut,
+}
+
 /// One batch of an input.
-struct Batch<'a> {
-    operations: &'a [&'a Operation],
-    order: &'a [usize],
+struct Batch<'a, 'b> {
+    operations: &'b [&'b Operation],
+    order: &'b [usize],
     earlier: &'a Earlier,
-    how: Run<'a>,
+    how: Run<'b>,
 }
 
 impl Repository {
@@ -79,14 +87,24 @@ impl Repository {
                 batches = session.cut_as_before(operations, batches, *key, *name)?;
             }
             let mut session = Some(session);
-            for (number, order) in batches.iter().enumerate() {
-                let how = match how {
+            let mut number = 0;
+            while let Some(order) = batches.get(number) {
+                let part = match how {
                     Run::Once { key, name } => Run::Once { key: key.part(number), name: *name },
                     other => *other,
                 };
-                let batch = Batch { operations, order, earlier, how };
-                match self.run_batch(&batch, &mut session, &mut outcomes, &mut report) {
-                    Ok(()) => {}
+                let batch = Batch { operations, order, earlier, how: part };
+                let ended = self.run_batch(&batch, &mut session, &mut outcomes, &mut report);
+                let recut = match (ended, how, &session) {
+                    (Ok(Ended::Recut), Run::Once { key, name }, Some(session)) => {
+                        let now = batches.clone();
+                        session.cut_as_before(operations, now, *key, *name).map(Some)
+                    }
+                    (ended, ..) => ended.map(|_| None),
+                };
+                match recut {
+                    Ok(Some(cut)) => batches = cut,
+                    Ok(None) => number += 1,
                     Err(error) if report.receipts.is_empty() => return Err(error),
                     Err(error) => {
                         fill(&mut outcomes, &cut_off(&error));
@@ -102,19 +120,27 @@ impl Repository {
     /// Runs one batch, with a session that is given up while the gate runs.
     fn run_batch<'a>(
         &'a self,
-        batch: &Batch<'a>,
+        batch: &Batch<'a, '_>,
         kept: &mut Option<Session<'a>>,
         outcomes: &mut [Option<Outcome>],
         report: &mut Report,
-    ) -> Result<(), ApplyError> {
+    ) -> Result<Ended, ApplyError> {
         let Batch { operations, order, earlier, how } = *batch;
         let extent = if matches!(how, Run::Dry) { Extent::Preview } else { Extent::All };
         let mut passage = Passage::new(self);
-        let mut is_again = false;
+        let mut is_done = false;
         loop {
-            let mut session = match kept.take() {
-                Some(session) => session,
-                None => self.session(earlier, extent)?,
+            let mut session = if let Some(session) = kept.take() {
+                session
+            } else {
+                let session = self.session(earlier, extent)?;
+                if let Run::Once { key, .. } = how
+                    && session.is_cut_otherwise(&key, order)?
+                {
+                    *kept = Some(session);
+                    return Ok(Ended::Recut);
+                }
+                session
             };
             let mut ran = if let Run::Once { key, name } = how {
                 session.run_once(operations, order, outcomes, (key, name), &mut passage)?
@@ -126,37 +152,28 @@ impl Repository {
             if ran.judged.is_done() {
                 report.receipts.extend(ran.receipt.take());
                 // What this call has done itself is not replayed.
-                if !std::mem::replace(&mut is_again, true) {
+                if !std::mem::replace(&mut is_done, true) {
                     let ids = ran.replayed.into_iter().map(|index| operations[index].id.clone());
                     report.replayed.extend(ids);
                 }
             }
+            if let Judged::Moved(branches, _) = &ran.judged {
+                passage.end_all_but(branches, operations, order, outcomes);
+            }
+            if !matches!(ran.judged, Judged::Passes) {
+                passage.keep_ends(order, outcomes);
+            }
             let end = match ran.judged {
                 Judged::Passes => {
                     *kept = Some(session);
-                    return Ok(());
-                }
-                Judged::Moved(branches, questions) => {
-                    drop(session);
-                    passage.end_all_but(&branches, operations, order, outcomes);
-                    match passage.ask(questions) {
-                        Ok(()) => continue,
-                        Err(error) => {
-                            // They would have landed, had it run.
-                            let waits = |index: &&usize| !passage.ended.contains_key(*index);
-                            for &index in order.iter().filter(waits) {
-                                outcomes[index] = Some(error.clone().into());
-                            }
-                            error.into()
-                        }
-                    }
+                    return Ok(Ended::Done);
                 }
                 Judged::LeaveOut(ends) => {
                     *kept = Some(session);
                     passage.ended.extend(ends);
                     continue;
                 }
-                Judged::Ask(questions) => {
+                Judged::Ask(questions) | Judged::Moved(_, questions) => {
                     // The gate may take long: others can work meanwhile.
                     drop(session);
                     match passage.ask(questions) {
@@ -173,7 +190,7 @@ impl Repository {
             for &index in order {
                 outcomes[index].get_or_insert_with(|| end.clone());
             }
-            return Ok(());
+            return Ok(Ended::Done);
         }
     }
 

@@ -300,3 +300,19 @@ fn a_group_of_any_length_is_one_push() {
     }
     assert_eq!((report.pushes(), fixture.received()), (1, 1));
 }
+
+/// The second commit would change nothing once the first one is there, but that cannot come.
+#[test]
+fn what_another_commit_was_to_bring_is_not_there_without_it() {
+    let fixture = Fixture::new();
+    fixture.git(["branch", "held"]);
+    fs::write(fixture.work().join(".git/refs/heads/held.lock"), "").expect("a lock");
+    let same = |id: &str| Operation::commit(id, Commit::new("held", "m").write("same.txt", "x"));
+    let operations = vec![same("one"), same("two"), commit("after", "other", "main").after("two")];
+    let report = fixture.open().apply(operations).expect("it runs");
+    assert_eq!(kind(report.get("one")), Some(OpErrorKind::BranchMoved), "{report:?}");
+    for id in ["two", "after"] {
+        assert!(matches!(report.get(id), Some(Outcome::Skipped { .. })), "{id}: {report:?}");
+    }
+    assert_eq!(fixture.git(["branch", "--list", "other"]), "");
+}

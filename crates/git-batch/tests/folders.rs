@@ -6,7 +6,8 @@ mod support;
 use std::fs;
 
 use git_batch::disk::{self, Change};
-use git_batch::{Commit, Operation};
+use git_batch::{ApplyError, Commit, Operation};
+use rustix::io::Errno;
 use support::{Fixture, landed};
 
 #[test]
@@ -38,22 +39,46 @@ fn each_folder_is_made_durable_where_the_file_system_cannot_be() {
 
 /// In one test with the other: what the disk does is the same for all of a process.
 fn a_branch_that_is_not_durable_is_so_before_its_batch_is_over(fixture: &Fixture) {
-    let open = || fs::read_dir(fixture.work().join(".git/batchyard/open")).unwrap().count();
+    let state = fixture.work().canonicalize().unwrap().join(".git/batchyard");
+    let open = || fs::read_dir(state.join("open")).unwrap().count();
     fixture.git(["update-ref", "refs/heads/x/y", "main"]);
     let commit =
         |id: &str, branch: &str| Operation::commit(id, Commit::new(branch, id).write(id, "x"));
-    disk::fail_for_refs(true);
-    let operations = || vec![commit("one", "x/y"), commit("two", "agent/0/work")];
+    let delete = Commit::new("x/y", "delete").delete("README.md");
+    let operations =
+        || vec![Operation::commit("one", delete.clone()), commit("two", "agent/0/work")];
+    disk::fail_for_refs(Errno::IO.raw_os_error());
     landed(&fixture.open().apply(operations()).unwrap(), "one");
     assert_eq!(open(), 1);
-    disk::fail_for_refs(false);
+    // It is not done once more.
+    let tip = fixture.id("x/y");
+    let error = fixture.open().apply(operations()).unwrap_err();
+    assert!(matches!(error, ApplyError::State { .. }), "{error}");
+    assert!(error.to_string().contains("durable: Input/output error"), "{error}");
+    assert_eq!((fixture.id("x/y"), open()), (tip, 1));
+    disk::fail_for_refs(0);
     disk::record();
     landed(&fixture.open().apply(vec![commit("three", "z")]).unwrap(), "three");
     let changes = disk::record();
-    let is_of =
-        |change: &Change| matches!(change, Change::SyncFolder(path) if path.ends_with("heads/x"));
-    assert!(changes.iter().any(is_of), "{changes:?}");
+    let over = |change: &Change| matches!(change, Change::Rename(_, to) if to.starts_with(&state));
+    let before = &changes[..changes.iter().position(over).unwrap()];
+    // They were packed, by a process that may have been killed before it made that durable.
+    for folder in ["refs/heads/x", ""] {
+        let path = state.parent().unwrap().join(folder);
+        let is_of = |change: &Change| matches!(change, Change::SyncFolder(found) if *found == path);
+        assert!(before.iter().any(is_of), "{folder}: {changes:?}");
+    }
     assert_eq!(open(), 0);
     let again = fixture.open().apply(operations()).unwrap();
     assert_eq!(again.replayed.len(), 2);
+    // Where folders cannot be made durable at all, there is nothing to wait for.
+    disk::fail_for_refs(Errno::BADF.raw_os_error());
+    let delete = || {
+        let delete = Commit::new("z", "delete").delete("src/lib.rs");
+        vec![Operation::commit("four", delete), commit("five", "agent/1/work")]
+    };
+    landed(&fixture.open().apply(delete()).unwrap(), "four");
+    assert_eq!(open(), 0);
+    assert_eq!(fixture.open().apply(delete()).unwrap().replayed.len(), 2);
+    disk::fail_for_refs(0);
 }

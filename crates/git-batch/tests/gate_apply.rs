@@ -335,9 +335,12 @@ fn a_tree_that_cannot_be_checked_out_keeps_no_other_back() {
 #[test]
 fn a_gate_that_cannot_run_does_nothing() {
     let fixture = Fixture::new();
-    let operations = vec![commit("a", "a", "good\n"), Operation::push("push a", "a")];
+    // The second commit finds all as the first one was to make it.
+    let mut same = commit("a", "a", "good\n");
+    same.id = "same".to_owned();
+    let operations = vec![commit("a", "a", "good\n"), same, Operation::push("push a", "a")];
     let report = open(&fixture, Gate::new("no-such-program")).apply(operations).unwrap();
-    for id in ["a", "push a"] {
+    for id in ["a", "same", "push a"] {
         assert_eq!(kind(report.get(id)), Some(OpErrorKind::Gate), "{report:?}");
     }
     assert_eq!(fixture.git(["branch", "--format=%(refname:short)"]), "main\n");

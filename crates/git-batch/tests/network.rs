@@ -102,3 +102,21 @@ fn what_an_answer_without_end_has_landed_is_found_out() {
         assert_eq!(fixture.at_remote(["reflog", "show", "x"]).lines().count(), 1);
     }
 }
+
+/// It never answers, but in the end nothing is pushed to it.
+#[test]
+fn a_remote_that_is_not_needed_is_not_waited_for() {
+    let fixture = Fixture::new();
+    let go = fixture.beside("go");
+    behind_ssh(&fixture, &format!("while ! test -e '{}'; do sleep 0.02; done", go.display()));
+    let git = GitBatch::open(fixture.work(), Settings::default().with_time_limit(None)).unwrap();
+    let commit = |id: &str, path: &str| {
+        Operation::commit(id, Commit::new("x", "m").with_base("main").write(path, "b"))
+    };
+    let operations =
+        vec![commit("good", "a"), commit("bad", "../a"), Operation::push("push", "x").after("bad")];
+    let report = git.apply(operations).unwrap();
+    landed(&report, "good");
+    assert!(!report.get("push").unwrap().is_success(), "{report:?}");
+    fs::write(go, "").unwrap();
+}

@@ -216,6 +216,58 @@ fn assert_finished(fixture: &Fixture, what: &str) {
     fixture.assert_sound();
 }
 
+/// Two new branches are packed by a process that is killed before it makes that durable. The next one
+/// finds them where they are to be, and ends the batch; then the power goes.
+#[test]
+fn what_a_killed_process_did_not_make_durable_the_next_one_does() {
+    let fixture = Fixture::new();
+    let before = fixture.copy();
+    let operations = || -> Vec<Operation> {
+        let of = |n: u32| Commit::new(format!("new/{n}"), "Once").write("once.txt", "x");
+        (0..2).map(|n| Operation::commit(n.to_string(), of(n))).collect()
+    };
+    let git_dir = |fixture: &Fixture| fixture.work().join(".git").canonicalize().unwrap();
+    disk::record();
+    fixture.open().apply(operations()).unwrap();
+    let mut changes = inside(&git_dir(&fixture), disk::record());
+    let killed = Change::Reach("packed refs moved".to_owned());
+    changes.truncate(changes.iter().position(|change| *change == killed).unwrap());
+    let base = before.work().join(".git");
+    let mut disk = Disk::default();
+    for change in &changes {
+        disk.apply(&base, change);
+    }
+    // A process that is killed takes nothing from the others.
+    let found = before.copy();
+    fs::remove_dir_all(found.work().join(".git")).unwrap();
+    let written: Vec<Content> = disk.contents.clone();
+    for content in &mut disk.contents {
+        content.synced.clone_from(&content.written);
+    }
+    disk.put_together(&base, &found.work().join(".git"), &disk.names);
+    disk.contents = written;
+    disk::record();
+    let other = Commit::new("other", "m").write("other.txt", "x");
+    found.open().apply(vec![Operation::commit("other", other)]).unwrap();
+    let mut next = inside(&git_dir(&found), disk::record());
+    // Its own branches would make them durable too.
+    let done = |change: &Change| matches!(change, Change::Rename(_, to) if to.starts_with("batchyard/done"));
+    next.truncate(next.iter().position(done).unwrap() + 1);
+    next.push(Change::SyncFolder("batchyard/done".into()));
+    next.push(Change::SyncFolder("batchyard/open".into()));
+    for change in &next {
+        disk.apply(&base, change);
+    }
+    let after = before.copy();
+    fs::remove_dir_all(after.work().join(".git")).unwrap();
+    disk.put_together(&base, &after.work().join(".git"), &disk.names_with(|_| false));
+    assert_refs(&after.work().join(".git"), "power cut after the second process");
+    let report = after.open().apply(operations()).unwrap();
+    for n in ["0", "1"] {
+        assert_eq!(after.id(&format!("new/{n}")), landed(&report, n));
+    }
+}
+
 #[test]
 fn a_power_cut_at_any_moment_leaves_no_broken_ref_and_doubles_nothing() {
     cut_the_power(20);

@@ -4,6 +4,7 @@ mod support;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use git_batch::{Commit, OpErrorKind, Operation, Outcome, Strategy};
@@ -283,4 +284,40 @@ fn locks_without_their_list_are_found_and_removed() {
     landed(&report, "a");
     assert!(ours.iter().all(|lock| !lock.exists()));
     assert!(foreign.exists());
+}
+
+/// Clocks differ between machines, and a batch has one time for all: a commit need not be older than what
+/// was made on top of it.
+#[test]
+fn what_a_branch_contains_is_known_whatever_the_clocks_said() {
+    let fixture = Fixture::new();
+    let tree = fixture.git(["rev-parse", "main^{tree}"]);
+    let make = |seconds: u32, parents: &[&str]| {
+        let date = format!("1700000{seconds:03} +0000");
+        let mut command = Command::new("git");
+        command.args(["commit-tree", "-m", "m", tree.trim()]).current_dir(fixture.work());
+        command.args(parents.iter().flat_map(|parent| ["-p", parent]));
+        command.env("GIT_AUTHOR_DATE", &date).env("GIT_COMMITTER_DATE", &date);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    let start = make(10, &[]);
+    let (side, other) = (make(60, &[&start]), make(20, &[&start]));
+    let merge = make(70, &[&other, &side]);
+    let contained = make(80, &[&merge]);
+    // Older than what it stands on.
+    let on_top = make(50, &[&contained]);
+    let tip = make(100, &[&make(90, &[&start, &side]), &on_top]);
+    fixture.git(["branch", "contained", &contained]);
+    fixture.git(["branch", "all", &tip]);
+    fixture.git(["push", "-q", "origin", "contained:all"]);
+    let report = fixture
+        .open()
+        .apply(vec![Operation::merge("merge", "contained", "all"), Operation::push("push", "all")])
+        .unwrap();
+    assert_eq!(report.get("merge"), Some(&no_change(fixture.id("all"))));
+    landed(&report, "push");
+    assert_eq!(fixture.at_remote(["rev-parse", "all"]).trim(), tip);
+    assert_eq!(report.pushes(), 1);
 }

@@ -25,9 +25,11 @@ impl Batch<'_, '_> {
         Ok(self.remote.as_ref().expect("it was set above"))
     }
 
-    /// Begins to ask what a push will need, now that there is something to push.
+    /// Begins to ask what a push will need, now that there is something to push. Where a gate comes before
+    /// that, the answer would be too old.
     pub(super) fn ask_ahead(&mut self) {
-        if self.ahead.is_none() && self.named.is_none() {
+        let has_gate = self.session.settings.gate.is_some();
+        if self.ahead.is_none() && self.named.is_none() && !has_gate {
             let (git, remote) = (&self.session.git, &self.session.settings.remote);
             let ahead = Ahead::ask(git, remote, self.remote.is_none());
             self.receipt.processes += ahead.processes;

@@ -19,9 +19,11 @@ impl Batch<'_, '_> {
         outcomes: &mut [Option<Outcome>],
         job: &Job<'_>,
     ) {
+        self.note_unchanged(&pending, outcomes);
         let gone = self.bind_groups(order, &mut pending, outcomes);
         self.skip(gone, &mut pending, outcomes);
         self.drop_unjudged(&mut pending, outcomes);
+        self.settle_unchanged(outcomes);
         let held = match self.extent {
             Extent::All => Vec::new(),
             Extent::Local => pending.extract_if(.., |p| p.kind != PendingKind::Local).collect(),
@@ -73,6 +75,31 @@ impl Batch<'_, '_> {
             && let Some(Outcome::Landed { commit, .. }) = outcomes[p.operation]
         {
             self.follow(&p.branch, commit);
+        }
+        self.settle_unchanged(outcomes);
+    }
+
+    /// Notes which operations have found nothing to change only because others of the batch come before
+    /// them.
+    pub(super) fn note_unchanged(&mut self, pending: &[Pending], outcomes: &[Option<Outcome>]) {
+        // Of two that bring one commit to a branch the later one counts.
+        let made: BTreeMap<ObjectId, usize> =
+            pending.iter().filter(|p| p.is_maker()).map(|p| (p.commit, p.operation)).collect();
+        let other = |outcome: &Option<Outcome>| match outcome {
+            Some(Outcome::NoChange { commit, .. }) => made.get(commit).copied(),
+            _ => None,
+        };
+        let found = outcomes.iter().map(other).enumerate();
+        self.unchanged = found.filter_map(|(index, other)| Some((index, other?))).collect();
+    }
+
+    /// Skips those of them whose others did not come.
+    fn settle_unchanged(&self, outcomes: &mut [Option<Outcome>]) {
+        for &(index, other) in &self.unchanged {
+            if outcomes[other].as_ref().is_some_and(|end| !end.is_success()) {
+                let because = self.operations[other].id.clone();
+                outcomes[index] = Some(Outcome::Skipped { because });
+            }
         }
     }
 

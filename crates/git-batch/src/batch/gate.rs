@@ -45,8 +45,8 @@ impl Batch<'_, '_> {
                 Err(judged) => return judged,
             };
             let Some(verdicts) = &mut passage.verdicts else { return Judged::Passes };
-            match self.prepare_all(trees, verdicts) {
-                // What cannot be checked out has failed by that.
+            match self.prepare_all(&trees, verdicts) {
+                // What cannot be checked out has failed by that, or by what stood there before.
                 Ok(questions) if questions.is_empty() => {}
                 Ok(questions) => return Judged::Ask(questions),
                 Err(error) => return Judged::Stop(error.into()),
@@ -54,13 +54,14 @@ impl Batch<'_, '_> {
         }
     }
 
-    /// The trees that the gate has to look at next. Where there are none, the error is what it says.
+    /// The trees that the gate has to look at next, each with what stood there before. Where there are
+    /// none, the error is what it says.
     fn trees_to_ask(
         &mut self,
         pending: &[Pending],
         onto: Option<&FullName>,
         passage: &mut Passage,
-    ) -> Result<BTreeSet<ObjectId>, Judged> {
+    ) -> Result<BTreeMap<ObjectId, ObjectId>, Judged> {
         if passage.verdicts.is_none() {
             return Err(Judged::Passes);
         }
@@ -70,16 +71,20 @@ impl Batch<'_, '_> {
             }
         }
         let mut left_out = Vec::new();
-        let mut trees = BTreeSet::new();
+        let mut trees = BTreeMap::new();
         let mut pushed = self.pushed(pending);
         pushed.retain(|pushed| onto.is_none_or(|onto| *onto == pushed.branch));
         for &Pushed { branch: ref name, steps, operation: push, .. } in &pushed {
-            match self.judge_branch(name, steps, passage) {
+            let (base, verdict) = match self.judge_branch(name, steps, passage) {
+                Ok((base, verdict)) => (base, Ok(verdict)),
+                Err(end) => (self.session.store.empty_tree(), Err(end)),
+            };
+            match verdict {
                 Ok(Verdict::Passes) => {}
                 // The others have their turn when these are judged.
                 Ok(Verdict::Ask(_)) if trees.len() == MAX_QUESTIONS => {}
-                Ok(Verdict::Ask(tree)) => match self.note_asked(name, tree, passage) {
-                    Ok(()) => drop(trees.insert(tree)),
+                Ok(Verdict::Ask(tree)) => match self.note_asked(name, tree, base, passage) {
+                    Ok(()) => drop(trees.insert(tree, base)),
                     Err(end) if onto.is_some() => return Err(Judged::Stop(end)),
                     Err(end) => left_out.push((push, end)),
                 },
@@ -174,37 +179,42 @@ impl Batch<'_, '_> {
         pushed
     }
 
-    /// Says what the gate has to say of the first `steps` of a branch.
+    /// Says what the gate has to say of the first `steps` of a branch, and what stood there before.
     fn judge_branch(
         &mut self,
         name: &FullName,
         steps: usize,
         passage: &mut Passage,
-    ) -> Result<Verdict, Outcome> {
+    ) -> Result<(ObjectId, Verdict), Outcome> {
         let branch = &self.branches[name];
         let trees: Vec<ObjectId> = branch.steps[..steps].iter().map(|step| step.new_tree).collect();
+        let passes = |batch: &Self| (batch.session.store.empty_tree(), Verdict::Passes);
         let base = match (branch.steps.first(), branch.tip) {
             (Some(first), _) => first.old_tree,
             (None, Some(tip)) => {
                 // What the remote has is not pushed.
                 if self.is_landing || self.remote()?.refs.get(name.as_bstr()) == Some(&tip) {
-                    return Ok(Verdict::Passes);
+                    return Ok(passes(self));
                 }
                 self.session.store.tree_of(tip)?
             }
-            (None, None) => return Ok(Verdict::Passes),
+            (None, None) => return Ok(passes(self)),
         };
-        let Some(verdicts) = &mut passage.verdicts else { return Ok(Verdict::Passes) };
-        Ok(verdicts.judge(base, &trees))
+        let Some(verdicts) = &mut passage.verdicts else { return Ok(passes(self)) };
+        Ok((base, verdicts.judge(base, &trees)))
     }
 
-    /// Counts how often all of a branch is looked at.
+    /// Counts how often all of a branch is looked at. An error is that it cannot be.
     fn note_asked(
         &self,
         name: &FullName,
         tree: ObjectId,
+        base: ObjectId,
         passage: &mut Passage,
     ) -> Result<(), Outcome> {
+        if let Some(error) = passage.verdicts.as_ref().and_then(|known| known.unfit(base)) {
+            return Err(error.clone().into());
+        }
         let branch = &self.branches[name];
         let is_all = match (branch.steps.last(), branch.tip) {
             (Some(last), _) => last.new_tree == tree,
@@ -214,23 +224,52 @@ impl Batch<'_, '_> {
         if is_all { passage.note_asked(name) } else { Ok(()) }
     }
 
-    /// Checks trees out for the gate; one of which that cannot be done fails by that.
+    /// Checks trees out for the gate. One of which that cannot be done fails by that, unless what stood
+    /// there before cannot be checked out either: then it is the machine, or nobody of this input.
     fn prepare_all(
         &mut self,
-        trees: impl IntoIterator<Item = ObjectId>,
+        trees: &BTreeMap<ObjectId, ObjectId>,
         verdicts: &mut Verdicts,
     ) -> Result<Vec<Question>, OpError> {
         let mut questions = Vec::new();
-        for tree in trees {
-            let scratch = self.scratch(verdicts.gate())?;
-            let git = self.session.git.clone();
-            match self.session.store.export(tree, &git, &scratch)? {
-                None => questions.push((tree, scratch)),
-                // It may have come from the machine.
-                Some(why) => verdicts.note(tree, Ran::Failed { why, is_lasting: false }),
+        for (&tree, &base) in trees {
+            if verdicts.unfit(base).is_some() {
+                continue;
+            }
+            let why = match self.prepare(tree, verdicts.gate())? {
+                Ok(scratch) => {
+                    questions.push((tree, scratch));
+                    continue;
+                }
+                // The others may take the room that it needs.
+                Err(_) if !questions.is_empty() => break,
+                Err(why) => why,
+            };
+            if !verdicts.has_base(base) {
+                let fault = if tree == base {
+                    Some(why.clone())
+                } else {
+                    self.prepare(base, verdicts.gate())?.err()
+                };
+                let fault = fault.map(|why| OpError::new(OpErrorKind::Repository, why));
+                verdicts.note_base(base, fault);
+            }
+            if verdicts.unfit(base).is_none() {
+                verdicts.note(tree, Ran::Failed { why, is_lasting: false });
             }
         }
         Ok(questions)
+    }
+
+    /// Checks a tree out into a folder of its own, or says why git cannot do that.
+    fn prepare(&mut self, tree: ObjectId, gate: &Gate) -> Result<Result<Scratch, String>, OpError> {
+        let scratch = self.scratch(gate)?;
+        let git = self.session.git.clone();
+        let fault = self.session.store.export(tree, &git, &scratch)?;
+        Ok(match fault {
+            Some(why) => Err(why),
+            None => Ok(scratch),
+        })
     }
 
     fn scratch(&self, gate: &Gate) -> Result<Scratch, OpError> {
@@ -265,7 +304,11 @@ impl Batch<'_, '_> {
         commit: ObjectId,
         verdicts: &mut Verdicts,
     ) -> Result<(), Outcome> {
-        let tree = self.session.store.tree_of(commit)?;
+        let store = &self.session.store;
+        let tree = store.tree_of(commit)?;
+        // What has passed without the remote's part.
+        let passed = self.passed.get(name).and_then(|passed| passed.first());
+        let base = passed.map_or(Ok(tree), |passed| store.tree_of(*passed))?;
         loop {
             match verdicts.judge(tree, &[]) {
                 Verdict::Passes => return Ok(()),
@@ -276,7 +319,10 @@ impl Batch<'_, '_> {
                     self.passage.note_moved(name, tree)?;
                     let is_asked = self.questions.iter().any(|(other, _)| *other == tree);
                     if !is_asked && self.questions.len() < MAX_QUESTIONS {
-                        let prepared = self.prepare_all([tree], verdicts)?;
+                        let prepared = self.prepare_all(&[(tree, base)].into(), verdicts)?;
+                        if let Some(error) = verdicts.unfit(base) {
+                            return Err(error.clone().into());
+                        }
                         if prepared.is_empty() {
                             continue;
                         }

@@ -80,6 +80,8 @@ struct Batch<'s, 'a> {
     unheard: BTreeSet<FullName>,
     /// Whether a moved remote is left to whoever asked for the landing.
     is_landing: bool,
+    /// The operations that have found nothing to change, because of others that are not done yet.
+    unchanged: Vec<(usize, usize)>,
     /// What the gate has let pass, in this process or in the one that began the batch.
     passed: Passed,
     /// What is known of the gate's verdicts, while the batch is carried out.
@@ -169,6 +171,11 @@ impl Pending {
     pub(crate) fn indexes(&self) -> impl Iterator<Item = usize> {
         self.needs.iter().copied().chain([self.operation])
     }
+
+    /// Whether it brings its commit to the branch.
+    fn is_maker(&self) -> bool {
+        self.kind != PendingKind::Push
+    }
 }
 
 /// What building an operation gives: something that waits for the refs, or its end.
@@ -193,6 +200,10 @@ impl Batch<'_, '_> {
                         None => refused = Some(unknown_dependency(id)),
                     },
                     Some(&other) => match &outcomes[other] {
+                        Some(Outcome::NoChange { commit, .. }) => {
+                            let makes = |p: &&Pending| p.is_maker() && p.commit == *commit;
+                            needs.extend(pending.iter().rfind(makes).map(|p| p.operation));
+                        }
                         Some(outcome) if outcome.is_success() => {}
                         None if waiting.contains(&other) => {
                             needs.insert(other);

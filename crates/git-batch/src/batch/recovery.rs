@@ -44,6 +44,7 @@ impl Session<'_> {
             batch.record = Some(file);
             batch.passed = passed;
             let mut pending = built.pending;
+            batch.note_unchanged(&pending, &outcomes);
             batch.fetch_missing(&pending);
             batch.drop_missing(&mut pending, &mut outcomes);
             batch.carry_out(pending, &mut outcomes, built.onto.as_ref());
@@ -133,16 +134,14 @@ impl Batch<'_, '_> {
         if !is_heard {
             self.session.store.hold(record.name(), &self.own_commits());
         }
-        // If that fails, the next one does again what is done already, which harms nothing.
-        if self.session.store.take_unsynced() {
-            // The next writer makes sure that the branches are where they are.
-        } else if is_heard {
-            if self.resumed.is_some() {
-                self.session.store.let_go(record.name());
-            }
-            let _ = record.finish(ends);
-        } else {
-            let _ = record.close();
+        let closed = match self.session.store.take_unsynced() {
+            Some(error) => Err(error),
+            None if is_heard => record.finish(ends),
+            None => record.close(),
+        };
+        // It stays open then, and the next writer makes sure that the branches are where they are.
+        if let Err(error) = closed {
+            self.session.unclosed = Some(error.to_string());
         }
         self.receipt.fsyncs += record.fsyncs();
     }

@@ -32,6 +32,8 @@ pub(crate) struct Session<'a> {
     pub(super) earlier: &'a Earlier,
     /// What it took to finish batches that earlier processes had begun.
     pub(super) finished: BTreeMap<Key, Receipt>,
+    /// Why the record of a batch that is done could not be put away.
+    pub(super) unclosed: Option<String>,
 }
 
 /// What the repository is opened with for writing.
@@ -76,8 +78,18 @@ impl<'a> Session<'a> {
         let signer = Signer::of(&store, settings.author.as_ref());
         let records = Records::in_folder(lock.state_dir());
         let (settings, finished) = (settings.clone(), BTreeMap::new());
-        let mut session =
-            Session { store, git, settings, signer, lock, records, extent, earlier, finished };
+        let mut session = Session {
+            store,
+            git,
+            settings,
+            signer,
+            lock,
+            records,
+            extent,
+            earlier,
+            finished,
+            unclosed: None,
+        };
         if extent == Extent::Preview {
             return Ok(session);
         }
@@ -94,6 +106,8 @@ impl<'a> Session<'a> {
         // Only now: it kept the packs of those batches.
         session.store.sweep_packs();
         session.records.prune();
+        let Session { store, records, .. } = &mut session;
+        store.let_go(|batch| records.is_unheard(batch));
         publish::forget(&session.git, session.store.common_dir());
         Ok(session)
     }
@@ -134,6 +148,7 @@ impl<'a> Session<'a> {
         (key, name): (Key, Option<&str>),
         passage: &mut Passage,
     ) -> Result<Ran, ApplyError> {
+        self.check_closed(&key)?;
         let mut ran = Ran::default();
         let mut again = order.to_vec();
         let mut references = self.tips(operations, order);
@@ -175,6 +190,15 @@ impl<'a> Session<'a> {
         };
         ran.replayed = recorded.into_iter().filter_map(is_known).collect();
         Ok(ran)
+    }
+
+    /// A batch that is done but cannot be put away is not done once more.
+    fn check_closed(&self, key: &Key) -> Result<(), ApplyError> {
+        let Some(path) = self.records.open_path_of(key) else { return Ok(()) };
+        let why = self.unclosed.as_deref().unwrap_or("its record cannot be moved");
+        let reason =
+            format!("it is done, but cannot be made durable: {why}; run again when it can");
+        Err(ApplyError::State { path, reason })
     }
 
     /// What is known of a batch that has ended. What was not known then is asked now.
@@ -223,6 +247,14 @@ impl<'a> Session<'a> {
         Ok(known)
     }
 
+    /// Whether a batch with that key has other operations than `order`.
+    ///
+    /// # Errors
+    /// As [`cut_as_before`](Session::cut_as_before).
+    pub(crate) fn is_cut_otherwise(&self, key: &Key, order: &[usize]) -> Result<bool, ApplyError> {
+        Ok(self.records.done(key)?.is_some_and(|record| record.built.order != order))
+    }
+
     fn run_job(
         &mut self,
         operations: &[&Operation],
@@ -232,9 +264,7 @@ impl<'a> Session<'a> {
         passage: &mut Passage,
     ) -> Judged {
         let onto = job.onto;
-        for &index in order {
-            outcomes[index] = passage.ended.get(&index).cloned();
-        }
+        passage.keep_ends(order, outcomes);
         let order: Vec<usize> =
             order.iter().copied().filter(|index| outcomes[*index].is_none()).collect();
         let order = order.as_slice();
@@ -262,6 +292,7 @@ impl<'a> Session<'a> {
                     batch.finish(pending, order, outcomes, job);
                     *passage = std::mem::take(&mut batch.passage);
                     if !batch.waiting.is_empty() {
+                        passage.hold_tips(&batch.session.store);
                         let waiting = std::mem::take(&mut batch.waiting);
                         judged = Judged::Moved(waiting, std::mem::take(&mut batch.questions));
                     }
@@ -307,6 +338,7 @@ impl<'a> Session<'a> {
             confirmed: BTreeMap::new(),
             unheard: BTreeSet::new(),
             is_landing: false,
+            unchanged: Vec::new(),
             passed: Passed::new(),
             passage: Passage::default(),
             waiting: BTreeSet::new(),

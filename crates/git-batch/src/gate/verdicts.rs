@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 use gix::ObjectId;
 
 use super::{Gate, Ran};
+use crate::OpError;
 use crate::record::Key;
 
 /// The first line of each file, and then what it says. Another number is another format.
@@ -43,6 +44,8 @@ pub(crate) struct Verdicts {
     gate: Gate,
     folder: PathBuf,
     known: BTreeMap<ObjectId, Known>,
+    /// What stood there before, and why it cannot be checked out.
+    bases: BTreeMap<ObjectId, Option<OpError>>,
 }
 
 /// What is to be done with a landing.
@@ -61,12 +64,32 @@ pub(crate) enum Verdict {
 impl Verdicts {
     /// Begins with what is known in the folder of the writer.
     pub(crate) fn of(gate: &Gate, state: &Path) -> Verdicts {
-        Verdicts { gate: gate.clone(), folder: state.join("gate"), known: BTreeMap::new() }
+        Verdicts {
+            gate: gate.clone(),
+            folder: state.join("gate"),
+            known: BTreeMap::new(),
+            bases: BTreeMap::new(),
+        }
     }
 
     /// The command.
     pub(crate) fn gate(&self) -> &Gate {
         &self.gate
+    }
+
+    /// Whether it is known if a tree that stood there before can be checked out.
+    pub(crate) fn has_base(&self, tree: ObjectId) -> bool {
+        self.bases.contains_key(&tree)
+    }
+
+    /// Notes that.
+    pub(crate) fn note_base(&mut self, tree: ObjectId, fault: Option<OpError>) {
+        self.bases.insert(tree, fault);
+    }
+
+    /// Why a tree that stood there before cannot be checked out.
+    pub(crate) fn unfit(&self, tree: ObjectId) -> Option<&OpError> {
+        self.bases.get(&tree)?.as_ref()
     }
 
     /// Notes what a run has said.

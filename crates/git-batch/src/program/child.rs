@@ -7,6 +7,7 @@
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,6 +16,8 @@ use super::{GitError, Output, Running};
 
 /// How long standard error may stay open after standard output has ended.
 const STDERR_GRACE: Duration = Duration::from_millis(500);
+/// How often it is looked whether somebody still needs the output.
+const LOOK: Duration = Duration::from_millis(50);
 /// How long git has to remove its lock files after it was asked to end.
 #[cfg(unix)]
 const TERM_GRACE: Duration = Duration::from_secs(2);
@@ -23,6 +26,31 @@ pub(super) struct Limits {
     pub(super) time: Option<Duration>,
     pub(super) stdout: usize,
     pub(super) stderr: usize,
+    /// Somebody who does not need the output any more.
+    pub(super) stop: Option<Arc<AtomicBool>>,
+}
+
+impl Limits {
+    /// Waits for the end of standard output, until time is up or nobody needs it.
+    fn wait(
+        &self,
+        stdout_end: &mpsc::Receiver<End>,
+        started: Instant,
+    ) -> Result<End, RecvTimeoutError> {
+        loop {
+            let left = self.time.map(|limit| limit.saturating_sub(started.elapsed()));
+            let look = self.stop.as_ref().map(|_| LOOK);
+            let Some(pause) = left.into_iter().chain(look).min() else {
+                return stdout_end.recv().map_err(|_| RecvTimeoutError::Disconnected);
+            };
+            let end = stdout_end.recv_timeout(pause);
+            let is_over = left == Some(pause)
+                || self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::SeqCst));
+            if is_over || !matches!(end, Err(RecvTimeoutError::Timeout)) {
+                return end;
+            }
+        }
+    }
 }
 
 /// How the reading of standard output ended.
@@ -61,11 +89,7 @@ pub(super) fn run(
             return Err(GitError::Read { program, source });
         }
     };
-    let end = match limits.time {
-        None => streams.stdout_end.recv().map_err(|_| RecvTimeoutError::Disconnected),
-        Some(limit) => streams.stdout_end.recv_timeout(limit.saturating_sub(started.elapsed())),
-    };
-    let failure = match end {
+    let failure = match limits.wait(&streams.stdout_end, started) {
         Ok(End::Complete) => return streams.collect(child, running, program),
         Ok(End::TooMuch) => GitError::TooMuchOutput { program, limit: limits.stdout },
         Ok(End::Failed(source)) => GitError::Read { program, source },

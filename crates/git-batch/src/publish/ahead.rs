@@ -1,5 +1,7 @@
 //! What a push will need to know of its remote, asked while something else is done.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -15,6 +17,8 @@ const MAX_AGE: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(crate) struct Ahead {
     answers: Option<JoinHandle<Answers>>,
+    /// Set when nobody needs them any more.
+    stop: Arc<AtomicBool>,
     /// How many processes it takes.
     pub(crate) processes: u32,
 }
@@ -39,7 +43,8 @@ impl Answers {
 impl Ahead {
     /// Begins to ask.
     pub(crate) fn ask(git: &Git, remote: &str, needs_refs: bool) -> Ahead {
-        let (git, remote) = (git.clone(), remote.to_owned());
+        let stop = Arc::new(AtomicBool::new(false));
+        let (git, remote) = (git.clone().stopped_by(Arc::clone(&stop)), remote.to_owned());
         let work = move || {
             let settings = Untracked::of(&git, &remote).ok();
             let refs = needs_refs.then(|| (remote_refs(&git, &remote), Instant::now()));
@@ -47,7 +52,7 @@ impl Ahead {
         };
         let answers = Builder::new().name("git-ahead".to_owned()).spawn(work).ok();
         let processes = if answers.is_some() { 1 + u32::from(needs_refs) } else { 0 };
-        Ahead { answers, processes }
+        Ahead { answers, stop, processes }
     }
 
     /// Waits for the answers.
@@ -56,9 +61,10 @@ impl Ahead {
     }
 }
 
-/// Nothing runs on when the batch is over.
+/// Nothing runs on when the batch is over, and a remote that is slow to answer is not waited for.
 impl Drop for Ahead {
     fn drop(&mut self) {
+        self.stop.store(true, Ordering::SeqCst);
         if let Some(answers) = self.answers.take() {
             let _ = answers.join();
         }

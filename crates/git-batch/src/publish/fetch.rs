@@ -19,9 +19,9 @@ const MAX_AGE: Duration = Duration::from_hours(7 * 24);
 /// Fetches `refs` (full names) of `remote` and returns what they are there, in the order given.
 ///
 /// They land in `refs/batchyard/fetched/`, under names that are made from those of the remote and
-/// the ref, replace what an earlier fetch left there, and are removed by a batch a week later. Writes neither `FETCH_HEAD` nor
-/// `refs/remotes` nor tags, and no reflog. Two processes, one round trip; blocks up to the time
-/// limit of `git`.
+/// the ref, replace what an earlier fetch left there, and are removed by a batch a week later. Writes
+/// neither `FETCH_HEAD` nor `refs/remotes` nor tags, and no reflog. Two processes, one round trip;
+/// blocks up to the time limit of `git`.
 ///
 /// # Errors
 /// The remote cannot be reached or lacks one of the refs; then no ref has moved.

@@ -171,8 +171,10 @@ impl<'a> Round<'a> {
                 Some((Class::Permanent, "the new object is not in this repository"))
             } else {
                 let mut descends = |old, new| {
-                    let base = repo.merge_base_with_graph(old, new, &mut graph);
-                    base.is_ok_and(|base| base.is_some_and(|base| base == old))
+                    // The best of them may be another one, where commits are not older than what
+                    // was made on top of them.
+                    let bases = repo.merge_bases_many_with_graph(old, &[new], &mut graph);
+                    bases.is_ok_and(|bases| bases.into_iter().any(|base| base == old))
                 };
                 match update.expect {
                     None => None,

@@ -41,6 +41,7 @@ struct Input {
 /// A record that is not in its place yet.
 #[derive(Debug)]
 pub(crate) struct NewRecord {
+    key: Key,
     temporary: PathBuf,
     path: PathBuf,
     fsyncs: u32,
@@ -115,6 +116,11 @@ impl Records {
         self.done.join(key.to_string())
     }
 
+    /// Where the record of a batch is that has not ended, if there is one.
+    pub(crate) fn open_path_of(&self, key: &Key) -> Option<PathBuf> {
+        Some(self.open.join(key.to_string())).filter(|path| path.exists())
+    }
+
     /// Writes down durably what is about to be done, and what of it a gate has let pass; it counts when
     /// it is put in its place.
     pub(crate) fn write(&self, key: Key, built: &Built, passed: &Passed) -> io::Result<NewRecord> {
@@ -131,13 +137,13 @@ impl Records {
         }
         disk::write_synced(&temporary, &bytes)?;
         stops::reach("record written");
-        Ok(NewRecord { temporary, path, fsyncs: fsyncs + 1 })
+        Ok(NewRecord { key, temporary, path, fsyncs: fsyncs + 1 })
     }
 
     /// Puts a record in its place: from now on whoever writes next finishes it. Nobody will ask for what
     /// became of a batch that `is_kept` is false for.
     pub(crate) fn begin(&self, new: NewRecord, is_kept: bool) -> io::Result<OpenRecord> {
-        let NewRecord { temporary, path, fsyncs } = new;
+        let NewRecord { key, temporary, path, fsyncs } = new;
         disk::rename(&temporary, &path)?;
         let open = || {
             disk::sync_folder(&self.open)?;
@@ -145,7 +151,7 @@ impl Records {
         };
         // Nobody is to finish what is said to have failed.
         let file = open().inspect_err(|_| drop(fs::remove_file(&path)))?;
-        let done = path.file_name().filter(|_| is_kept).map(|name| self.done.join(name));
+        let done = is_kept.then(|| self.path_of(&key));
         Ok(OpenRecord { file, path, done, fsyncs: fsyncs + 1 })
     }
 
@@ -159,6 +165,12 @@ impl Records {
         file.set_len(len as u64)?;
         let done = path.file_name().map(|name| self.done.join(name));
         Ok(OpenRecord { file, path, done, fsyncs: 0 })
+    }
+
+    /// Whether it is not known yet what became of the batch with a record of that name.
+    pub(crate) fn is_unheard(&self, name: &str) -> bool {
+        let path = self.done.join(name);
+        self.open.join(name).exists() || path.exists() && !is_over(&path)
     }
 
     /// Forgets what nobody will ask for any more.
@@ -184,9 +196,9 @@ impl Records {
             bytes += input.bytes;
             // The last one in any case, however large it is.
             let is_kept = n == 0 || n < MAX_DONE && bytes <= MAX_BYTES;
-            // What nobody has heard of would be done twice.
-            if (!is_kept || input.written < oldest) && input.paths.iter().all(|path| is_over(path))
-            {
+            // What nobody has heard of would be done twice, as long as it can be asked for.
+            let is_over = || input.paths.iter().all(|path| is_over(path));
+            if input.written < oldest || !is_kept && is_over() {
                 input.paths.iter().for_each(|path| drop(fs::remove_file(path)));
             }
         }
@@ -268,9 +280,10 @@ fn take_frame<'a>(text: &mut &'a [u8]) -> Option<&'a [u8]> {
     (crc32(frame) == sum).then_some(frame)
 }
 
-/// Whether nobody needs to know more of a batch.
+/// Whether nobody needs to know more of a batch. One that another version has written may be needed by
+/// that one.
 fn is_over(path: &Path) -> bool {
-    read(path).map_or(true, |record| record.done.is_some())
+    read(path).is_ok_and(|record| record.done.is_some())
 }
 
 fn read(path: &Path) -> Result<Record, ApplyError> {

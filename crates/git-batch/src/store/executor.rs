@@ -21,6 +21,9 @@ pub(super) trait Executor: fmt::Debug + Send + Sync {
     /// All local branches.
     fn branches(&self, store: &Store) -> Result<Vec<FullName>, OpError>;
 
+    /// The full names of all refs in a folder; those that cannot be read are none.
+    fn refs_below(&self, store: &Store, folder: &str) -> Vec<String>;
+
     /// The branch that `HEAD` names.
     fn head(&self, store: &Store) -> Option<FullName>;
 
@@ -86,6 +89,13 @@ impl Executor for Gix {
         let branches = platform.local_branches().map_err(|error| fault(&error))?;
         // One that is broken is in nobody's way.
         Ok(branches.filter_map(Result::ok).map(|branch| branch.name().to_owned()).collect())
+    }
+
+    fn refs_below(&self, store: &Store, folder: &str) -> Vec<String> {
+        let Ok(platform) = store.repo.references() else { return Vec::new() };
+        let folder = format!("{folder}/");
+        let refs = platform.prefixed(folder.as_str()).into_iter().flatten();
+        refs.filter_map(Result::ok).map(|found| found.name().as_bstr().to_string()).collect()
     }
 
     fn head(&self, store: &Store) -> Option<FullName> {

@@ -45,6 +45,12 @@ impl Executor for GitProgram {
         Ok(store.tips_by_git(&[])?.into_keys().collect())
     }
 
+    fn refs_below(&self, store: &Store, folder: &str) -> Vec<String> {
+        let args = ["for-each-ref", "--format=%(refname)", &format!("{folder}/")];
+        let Ok(output) = store.ask_program(args, None) else { return Vec::new() };
+        String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
+    }
+
     fn head(&self, store: &Store) -> Option<FullName> {
         let output = store.ask_program(["symbolic-ref", "--quiet", "HEAD"], None).ok()?;
         FullName::try_from(output.stdout.trim_ascii().as_bstr()).ok()

@@ -16,11 +16,17 @@ impl Store {
         self.update(&input);
     }
 
-    /// Lets go of all that is held of a batch. Two processes, one if there is nothing.
-    pub(crate) fn let_go(&mut self, batch: &str) {
-        let args = ["for-each-ref", "--format=delete %(refname)", &format!("{UNHEARD}/{batch}/")];
-        let Ok(output) = self.ask_program(args, None) else { return };
-        self.update(&String::from_utf8_lossy(&output.stdout));
+    /// Lets go of all that is held of batches that nobody needs to hear of any more. One process if
+    /// there is any; where the git program reads the refs, one more.
+    pub(crate) fn let_go(&mut self, is_needed: impl Fn(&str) -> bool) {
+        let is_over = |name: &&String| {
+            let batch = name.strip_prefix(UNHEARD).and_then(|rest| rest.strip_prefix('/'));
+            batch.and_then(|rest| rest.split_once('/')).is_some_and(|(batch, _)| !is_needed(batch))
+        };
+        let held = self.refs_below(UNHEARD);
+        let over = held.iter().filter(is_over);
+        let input: String = over.flat_map(|name| ["delete ", name, "\n"]).collect();
+        self.update(&input);
     }
 
     /// Where it cannot be done, the record alone has to do: what has arrived can be fetched again.

@@ -62,8 +62,8 @@ pub(crate) struct Store {
     /// The attributes that hold for this repository alone, once they were needed.
     own_attributes: OnceCell<Vec<u8>>,
     fsyncs: u32,
-    /// Whether a branch has moved so that a power cut could take it back.
-    is_unsynced: bool,
+    /// Why a power cut could take back that a branch has moved, if it could.
+    unsynced: Option<std::io::Error>,
     processes: Cell<u32>,
     bytes: u64,
     /// The caches of merges, once there was one.
@@ -115,12 +115,12 @@ impl Store {
 
     fn note_synced(&mut self, synced: disk::Synced) {
         self.fsyncs += synced.calls;
-        self.is_unsynced |= !synced.is_certain;
+        self.unsynced = self.unsynced.take().or(synced.fault);
     }
 
-    /// Whether a branch has moved since this was asked last so that a power cut could take it back.
-    pub(crate) fn take_unsynced(&mut self) -> bool {
-        std::mem::take(&mut self.is_unsynced)
+    /// Why a power cut could take back what has moved since this was asked last, if it could.
+    pub(crate) fn take_unsynced(&mut self) -> Option<std::io::Error> {
+        self.unsynced.take()
     }
 
     /// How many `git` programs were started so far.
@@ -171,6 +171,11 @@ impl Store {
         self.executor.branches(self)
     }
 
+    /// The full names of all refs in a folder.
+    fn refs_below(&self, folder: &str) -> Vec<String> {
+        self.executor.refs_below(self, folder)
+    }
+
     /// Whether there is no commit at all on any branch here.
     pub(crate) fn is_unborn(&self) -> Result<bool, OpError> {
         Ok(self.local_branches()?.is_empty())
@@ -182,19 +187,32 @@ impl Store {
         ancestor: ObjectId,
         commit: ObjectId,
     ) -> Result<bool, OpError> {
-        if ancestor == commit {
-            return Ok(true);
-        }
-        Ok(self.merge_base(ancestor, commit)? == Some(ancestor))
+        Ok(ancestor == commit || self.merge_bases(ancestor, commit)?.contains(&ancestor))
     }
 
-    /// A commit that is in both and behind no other that is.
+    /// The commit that is in both and behind no other that is, if it is one.
     fn merge_base(&self, one: ObjectId, other: ObjectId) -> Result<Option<ObjectId>, OpError> {
-        let base = self
+        let bases = self.merge_bases(one, other)?;
+        for &base in &bases {
+            let mut has_all = true;
+            for &other in &bases {
+                has_all = has_all && self.is_ancestor(other, base)?;
+            }
+            if has_all {
+                return Ok(Some(base));
+            }
+        }
+        Ok(None)
+    }
+
+    /// All such commits. Where a commit is not older than what was made on top of it, gix gives some more,
+    /// which are behind others.
+    fn merge_bases(&self, one: ObjectId, other: ObjectId) -> Result<Vec<ObjectId>, OpError> {
+        let bases = self
             .repo
-            .merge_base(one, other)
+            .merge_bases_many(one, &[other])
             .map_err(|error| OpError::repository("cannot walk the history", &error))?;
-        Ok(base.map(gix::Id::detach))
+        Ok(bases.into_iter().map(gix::Id::detach).collect())
     }
 
     pub(crate) fn tree_of(&self, commit: ObjectId) -> Result<ObjectId, OpError> {

@@ -40,7 +40,7 @@ impl Store {
             promisor: None,
             own_attributes: OnceCell::new(),
             fsyncs: 0,
-            is_unsynced: false,
+            unsynced: None,
             processes: Cell::new(0),
             bytes: 0,
             merger: None,

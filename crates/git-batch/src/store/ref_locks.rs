@@ -94,8 +94,8 @@ impl Drop for RefLocks {
         let mut is_clean = true;
         for lock in &self.taken {
             let removed = disk::remove(lock);
-            is_clean &=
-                removed.map_or_else(|error| error.kind() == io::ErrorKind::NotFound, |()| true);
+            let is_there = |error: io::Error| error.kind() != io::ErrorKind::NotFound;
+            is_clean &= !removed.is_err_and(is_there);
             folders.extend(lock.parent());
         }
         for folder in folders {

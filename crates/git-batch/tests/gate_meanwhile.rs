@@ -1,0 +1,205 @@
+//! What others do while a gate runs, and what a machine does that has no room: nobody is blamed for it.
+#![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
+
+mod support;
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use git_batch::{Commit, Gate, GitBatch, OpErrorKind, Operation, Outcome, Settings, Strategy};
+use support::{Fixture, kind, landed, make_executable};
+
+fn script(fixture: &Fixture, text: &str) -> Gate {
+    let scratch = fixture.beside("scratch");
+    fs::create_dir_all(&scratch).unwrap();
+    Gate::new("sh").with_args(["-ec", text]).in_folder(scratch)
+}
+
+/// A gate that waits for the file `go` where `path` is in the tree, and says that it has begun.
+fn waiting(fixture: &Fixture, path: &str) -> Gate {
+    let (begun, go) = (fixture.beside("begun"), fixture.beside("go"));
+    let text = format!(
+        "test -e {path} || exit 0; touch '{}'; while ! test -e '{}'; do sleep 0.01; done",
+        begun.display(),
+        go.display()
+    );
+    script(fixture, &text)
+}
+
+fn open(fixture: &Fixture, gate: Gate) -> GitBatch {
+    GitBatch::open(fixture.work(), Settings::default().with_gate(gate)).unwrap()
+}
+
+fn wait_for(path: &Path) {
+    while !path.exists() {
+        std::thread::yield_now();
+    }
+}
+
+fn commit(id: &str, branch: &str) -> Operation {
+    let commit = Commit::new(branch, id).with_base("main").write(format!("{id}.txt"), "x\n");
+    Operation::commit(id, commit)
+}
+
+/// `a` is at the remote, which has got something since.
+fn moved() -> Fixture {
+    let fixture = Fixture::new();
+    fixture.branch("a", "main", "a.txt", "x\n");
+    fixture.git(["push", "-q", "origin", "a"]);
+    fixture.move_remote("a", "theirs.txt", "x\n");
+    fixture
+}
+
+/// It keeps the commit, and does not go with the push.
+#[test]
+fn what_others_commit_to_a_branch_that_waits_is_not_pushed() {
+    let fixture = moved();
+    let git = open(&fixture, waiting(&fixture, "theirs.txt"));
+    let report = std::thread::scope(|scope| {
+        let applied =
+            scope.spawn(|| git.apply(vec![commit("a1", "a"), Operation::push("p", "a")]).unwrap());
+        wait_for(&fixture.beside("begun"));
+        fixture.branch("a", "a", "others.txt", "x\n");
+        fs::write(fixture.beside("go"), "").unwrap();
+        applied.join().unwrap()
+    });
+    landed(&report, "a1");
+    landed(&report, "p");
+    let there = fixture.at_remote(["ls-tree", "--name-only", "a"]);
+    assert!(there.contains("a1.txt") && there.contains("theirs.txt"), "{there}");
+    assert!(!there.contains("others.txt"), "{there}");
+    assert_eq!(fixture.git(["log", "--format=%s", "-2", "a"]), "a\na1\n");
+    fixture.assert_sound();
+}
+
+/// Another writer has the repository when the gate has looked at a branch that waits.
+#[test]
+fn what_waits_says_that_the_lock_was_lost() {
+    let fixture = moved();
+    let settings = Settings::default().with_gate(waiting(&fixture, "theirs.txt"));
+    let settings = settings.with_wait(Duration::from_millis(50));
+    let git = GitBatch::open(fixture.work(), settings).unwrap();
+    let operations = || {
+        let other = [commit("b", "b"), Operation::push("push b", "b")];
+        [commit("a1", "a"), Operation::push("p", "a")].into_iter().chain(other).collect()
+    };
+    std::thread::scope(|scope| {
+        let applied = scope.spawn(|| git.apply(operations()).unwrap());
+        wait_for(&fixture.beside("begun"));
+        let lock = fs::File::open(fixture.work().join(".git/batchyard/lock")).unwrap();
+        lock.lock().unwrap();
+        fs::write(fixture.beside("go"), "").unwrap();
+        let report = applied.join().unwrap();
+        for id in ["a1", "b", "push b"] {
+            landed(&report, id);
+        }
+        let Some(Outcome::Failed(error)) = report.get("p") else { panic!("{report:?}") };
+        assert!(error.message.contains("still locked"), "{error}");
+    });
+    let again = git.apply(operations()).unwrap();
+    landed(&again, "p");
+    assert_eq!(again.replayed.len(), 3);
+}
+
+/// Another process runs the same input in smaller batches, and is done with it before the gate is.
+#[test]
+fn an_input_that_others_have_cut_otherwise_meanwhile_is_not_done_again() {
+    let fixture = Fixture::new();
+    let operations = || {
+        let delete = Commit::new("a", "delete").with_base("main").delete("README.md");
+        vec![
+            Operation::commit("a", delete),
+            Operation::push("push a", "a"),
+            commit("b", "b"),
+            Operation::push("push b", "b"),
+        ]
+    };
+    let git = open(&fixture, waiting(&fixture, "b.txt"));
+    let (report, other) = std::thread::scope(|scope| {
+        let applied = scope.spawn(|| git.apply(operations()).unwrap());
+        wait_for(&fixture.beside("begun"));
+        let settings = Settings::default().with_max_items(2);
+        let other = GitBatch::open(fixture.work(), settings).unwrap().apply(operations()).unwrap();
+        fs::write(fixture.beside("go"), "").unwrap();
+        (applied.join().unwrap(), other)
+    });
+    assert_eq!(report.outcomes, other.outcomes);
+    for (id, _) in &report.outcomes {
+        landed(&report, id);
+    }
+    assert_eq!((report.replayed.len(), report.pushes()), (4, 0));
+}
+
+/// Nothing is asked of the remote before the gate has spoken, so a slow one keeps nobody back.
+#[test]
+fn a_remote_is_asked_only_when_the_gate_has_spoken() {
+    let fixture = Fixture::new();
+    let (begun, early) = (fixture.beside("begun"), fixture.beside("early"));
+    let program = fixture.beside("upload-pack");
+    let text = format!(
+        "#!/bin/sh\ntest -e '{}' || touch '{}'\nexec git upload-pack \"$@\"\n",
+        begun.display(),
+        early.display()
+    );
+    fs::write(&program, text).unwrap();
+    make_executable(&program);
+    fixture.git(["config", "remote.origin.uploadpack", program.to_str().unwrap()]);
+    let git = open(&fixture, script(&fixture, &format!("touch '{}'", begun.display())));
+    let report = git.apply(vec![commit("a", "a"), Operation::push("p", "a")]).unwrap();
+    landed(&report, "p");
+    assert!(begun.exists() && !early.exists());
+}
+
+/// What is at the remote already cannot be checked out: it is the machine, or a server of contents.
+#[test]
+fn nobody_is_blamed_where_what_was_there_before_cannot_be_checked_out() {
+    let fixture = Fixture::new();
+    let tries = fixture.beside("tries");
+    fixture.write(".gitattributes", "src/lib.rs filter=far\n");
+    fixture.git(["add", "-A"]);
+    fixture.git(["commit", "-q", "-m", "Far"]);
+    fixture.git(["push", "-q", "origin", "main"]);
+    let smudge = format!("echo x >> '{}'; exit 1", tries.display());
+    fixture.git(["config", "filter.far.smudge", &smudge]);
+    fixture.git(["config", "filter.far.required", "true"]);
+    let names: Vec<String> = (0..12).map(|n| format!("b{n}")).collect();
+    let task = |name: &String| [commit(name, name), Operation::push(format!("p {name}"), name)];
+    let git = open(&fixture, script(&fixture, "true"));
+    let report = git.apply(names.iter().flat_map(task).collect()).unwrap();
+    let count = || fs::read_to_string(&tries).unwrap().lines().count();
+    for name in &names {
+        landed(&report, name);
+        let push = report.get(&format!("p {name}"));
+        assert_eq!(kind(push), Some(OpErrorKind::Repository), "{push:?}");
+    }
+    assert_eq!(count(), 2);
+    // In a landing too.
+    let report = git.land("main", &names, Strategy::Merge).unwrap();
+    assert!(names.iter().all(|name| kind(report.get(name)) == Some(OpErrorKind::Repository)));
+    assert_eq!(count(), 4);
+}
+
+/// The folder for the trees has room for one of them at a time.
+#[test]
+fn trees_that_have_no_room_beside_each_other_are_looked_at_one_after_the_other() {
+    let fixture = Fixture::new();
+    let scratch = fixture.beside("scratch");
+    // It fails where another tree is there already.
+    let smudge = format!("test $(ls '{}' | wc -l) = 1 && cat", scratch.display());
+    fixture.git(["config", "filter.room.smudge", &smudge]);
+    fixture.git(["config", "filter.room.required", "true"]);
+    let task = |n: usize| {
+        let branch = format!("b{n}");
+        let commit = Commit::new(&branch, "m").with_base("main").write(&*branch, "x\n");
+        let commit = commit.write(".gitattributes", "src/lib.rs filter=room\n");
+        let push = Operation::push(format!("p{n}"), &branch);
+        [Operation::commit(branch, commit), push]
+    };
+    let git = open(&fixture, script(&fixture, "true"));
+    let report = git.apply((0..3).flat_map(task).collect()).unwrap();
+    for (id, _) in &report.outcomes {
+        landed(&report, id);
+    }
+    assert_eq!(report.receipt().gate_runs, 3);
+}

@@ -1,7 +1,7 @@
 //! The lane `sync`: one request at a time each, several on their way together.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::mem;
+mod asks;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::{self, Scope};
@@ -16,76 +16,16 @@ use crate::lane::{Lane, OnAmbiguous};
 use crate::provider::CreateError;
 use crate::record::{Fate, Intent};
 use crate::session::{Event, Session, Tell};
-use crate::table::Table;
-use crate::throttle::{Permit, Room};
+use crate::throttle::Room;
 use crate::wire_id::nonce;
+
+pub(crate) use asks::Direct;
+use asks::Wait;
 
 /// How often in a row requests do not get through before the pass gives up, and how often one is
 /// asked again after its answer was lost.
 const TRIES: u32 = 10;
 const LOST: u32 = 3;
-
-/// What a pass asks one by one.
-#[derive(Debug, Default)]
-pub(crate) struct Direct {
-    by_model: BTreeMap<String, Asks>,
-    running: usize,
-    /// The first deadline of what waits, or one that has gone.
-    due: Option<Instant>,
-}
-
-/// What it asks of one model.
-#[derive(Debug, Default)]
-struct Asks {
-    queue: VecDeque<Ask>,
-    /// Why the next one does not go out yet.
-    wait: Wait,
-    /// In how many rounds in a row none got through, and the latest of them.
-    failures: u32,
-    round: u64,
-}
-
-#[derive(Debug, Default)]
-enum Wait {
-    #[default]
-    None,
-    Until(Instant),
-    /// A permit comes by mail.
-    ForRoom,
-    /// It has come.
-    Held(Permit),
-}
-
-impl Asks {
-    /// Returns when the next one may go out; `None` where nothing waits, or only mail can tell.
-    fn next(&self, now: Instant) -> Option<Instant> {
-        match self.wait {
-            _ if self.queue.is_empty() => None,
-            Wait::None | Wait::Held(_) => Some(now),
-            Wait::Until(moment) => Some(moment),
-            Wait::ForRoom => None,
-        }
-    }
-
-    /// Takes the permit that is held.
-    fn take_permit(&mut self) -> Option<Permit> {
-        match mem::take(&mut self.wait) {
-            Wait::Held(permit) => Some(permit),
-            other => {
-                self.wait = other;
-                None
-            }
-        }
-    }
-
-    /// Counts that one did not get through; returns in how many rounds in a row that was so.
-    fn failed(&mut self, round: u64) -> u32 {
-        if mem::replace(&mut self.round, round) != round {
-            self.failures += 1;
-        }
-        self.failures
-    }
-}
 
 /// A request that is to be asked, perhaps once more.
 #[derive(Clone, Debug)]
@@ -118,99 +58,11 @@ impl Ask {
     }
 }
 
-impl Direct {
-    pub(crate) fn extend(&mut self, asks: impl IntoIterator<Item = Ask>, table: &Table) {
-        for ask in asks {
-            self.notice(&ask, table);
-            self.of(table.model(ask.member)).queue.push_back(ask);
-        }
-    }
-
-    fn of(&mut self, model: &str) -> &mut Asks {
-        if !self.by_model.contains_key(model) {
-            self.by_model.insert(model.to_owned(), Asks::default());
-        }
-        self.by_model.get_mut(model).expect("it is in there")
-    }
-
-    fn notice(&mut self, ask: &Ask, table: &Table) {
-        let due = table.due(ask.member as usize);
-        self.due = [self.due, due].into_iter().flatten().min();
-    }
-
-    /// Puts one back at the head.
-    fn put_back(&mut self, ask: Ask, table: &Table) {
-        self.notice(&ask, table);
-        self.of(table.model(ask.member)).queue.push_front(ask);
-    }
-
-    /// Takes out what waits and is overdue.
-    pub(crate) fn take_overdue(&mut self, table: &Table) -> Vec<Ask> {
-        let now = Instant::now();
-        if self.due.is_none_or(|due| due > now) {
-            return Vec::new();
-        }
-        let due = |ask: &Ask| table.due(ask.member as usize);
-        let is_over = |ask: &Ask| due(ask).is_some_and(|due| due <= now);
-        let mut overdue = Vec::new();
-        for asks in self.by_model.values_mut() {
-            let waiting = mem::take(&mut asks.queue).into_iter();
-            let (over, left): (VecDeque<Ask>, VecDeque<Ask>) = waiting.partition(is_over);
-            asks.queue = left;
-            overdue.extend(over);
-        }
-        let left = self.by_model.values().flat_map(|asks| &asks.queue);
-        self.due = left.filter_map(due).min();
-        overdue
-    }
-
-    pub(crate) fn is_running(&self) -> bool {
-        self.running > 0
-    }
-
-    /// Tells whether something waits, or is on its way.
-    pub(crate) fn has_work(&self) -> bool {
-        self.is_running() || self.by_model.values().any(|asks| !asks.queue.is_empty())
-    }
-
-    /// Returns when the next one may go out.
-    fn next(&self) -> Option<Instant> {
-        let now = Instant::now();
-        self.by_model.values().filter_map(|asks| asks.next(now)).min()
-    }
-
-    /// Takes one that may go out out of the queue.
-    fn pop(&mut self) -> Option<Ask> {
-        let now = Instant::now();
-        let may_go = |asks: &&mut Asks| asks.next(now).is_some_and(|next| next <= now);
-        self.by_model.values_mut().find(may_go)?.queue.pop_front()
-    }
-
-    /// Holds a permit that came by mail.
-    pub(crate) fn hold(&mut self, permit: Permit) {
-        let asks = self.of(permit.model());
-        asks.wait = Wait::Held(permit);
-    }
-
-    /// Gives back all permits that are held.
-    pub(crate) fn give_back(&mut self) {
-        self.by_model.values_mut().for_each(|asks| drop(asks.take_permit()));
-    }
-
-    /// Gives back those that are held for nothing.
-    fn give_back_unused(&mut self) {
-        let unused = self.by_model.values_mut().filter(|asks| asks.queue.is_empty());
-        unused.for_each(|asks| drop(asks.take_permit()));
-    }
-}
-
 impl<'s, T: Tell> Session<'s, T> {
     /// Returns when there is something to do about what is asked alone: something may go out, or is
     /// overdue.
     pub(crate) fn next_ask(&self) -> Option<Instant> {
-        let is_idle = self.direct.by_model.values().all(|asks| asks.queue.is_empty());
-        let due = self.direct.due.filter(|_| !is_idle);
-        [self.direct.next(), due].into_iter().flatten().min()
+        self.direct.next()
     }
 
     /// Sends off as many requests as may be on their way.

@@ -15,9 +15,10 @@ pub struct ItemId {
 }
 
 impl ItemId {
-    /// Returns the id of an item accepted so many items later in the same run.
+    /// Returns the id of an item accepted so many items later in the same run. A journal that is not
+    /// ours may give out the last ids that there are.
     pub(crate) fn plus(self, items: u64) -> Self {
-        Self { seq: self.seq + items, ..self }
+        Self { seq: self.seq.saturating_add(items), ..self }
     }
 }
 

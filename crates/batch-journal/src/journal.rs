@@ -13,7 +13,7 @@ use crate::group::Group;
 use crate::options::Options;
 use crate::owner::{self, Owner};
 use crate::seal;
-use crate::store::{Request, Row, Store, WriteStats};
+use crate::store::{self, Request, Row, Store, WriteStats};
 
 /// A journal in a folder of its own, owned by one process at a time.
 ///
@@ -82,8 +82,14 @@ impl<C> SqliteJournal<C> {
     }
 
     /// Reserves ids, as [`Journal::reserve`] does for items of any type.
+    ///
+    /// A run has 2^63 - 1 of them. Those that are reserved after that are refused by
+    /// [`append`](Journal::append), until the journal is opened anew.
     pub fn reserve(&self, count: u64) -> ItemId {
-        ItemId { epoch: self.run, seq: self.next.fetch_add(count, Ordering::Relaxed) }
+        let more = |next: u64| Some(next.saturating_add(count));
+        let next = self.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        let (Ok(seq) | Err(seq)) = next;
+        ItemId { epoch: self.run, seq }
     }
 
     /// Forgets items, as [`Journal::ack`] does for items of any type.
@@ -114,6 +120,10 @@ impl<C> SqliteJournal<C> {
     {
         let mut request = Request { rows: Vec::with_capacity(items.len()), ..Request::default() };
         for &(id, item) in items {
+            if !store::has_place(id) {
+                let what = format!("no id as large as that of item {id} is stored; open it anew");
+                return Err(Failure::new(JournalErrorKind::Stopped, what));
+            }
             let start = request.bytes.len();
             let encoded = self.codec.encode(item, &mut request.bytes);
             encoded.map_err(|error| {

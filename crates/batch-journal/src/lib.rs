@@ -33,7 +33,7 @@
 //!   nothing, and after a loss of power the last acknowledged items may come back.
 //! * **One owner, readers beside it.** A lock of the operating system, which dies with the process;
 //!   who comes second learns who the owner is, or waits. An owner whose lock file was taken away stops
-//!   at its next write. [`status`] and the program `sqlite3` read at any time.
+//!   at its next write once somebody else has opened the journal; nothing looks at the lock file. [`status`] and the program `sqlite3` read at any time.
 //! * **Nothing is made up.** Each item has a checksum, and each transaction one over all of them: a
 //!   file that is damaged, or whose parts are not of one time, is refused with its name.
 //! * **A failed write stops the journal** when it leaves the file in doubt. What was accepted before
@@ -46,6 +46,7 @@
 //! |---|---|
 //! | `journal.db` | the SQLite file: `item(epoch, seq, sum, payload)`, and `ledger` with the checksum of all |
 //! | `journal.db-wal`, `journal.db-shm` | what of it SQLite has not yet moved there; they belong to it |
+//! | `journal.new` | the data file while it is made; what is left of one is removed, whoever made it |
 //! | `journal.lock` | the lock; its text names the owner and means nothing when nobody holds it |
 //!
 //! A folder that is made has mode 0700 and its files 0600. To copy a journal, copy all files while
@@ -60,6 +61,9 @@
 //! * A program that reads for long in one transaction keeps the log from being moved to the file,
 //!   and the log grows meanwhile. One that writes for longer than 5 s has the calls refused that wait
 //!   by then.
+//! * The threads of a batcher let go of its journal soon after the last handle is gone, or after what a
+//!   processor keeps is over, and not with it: who opens it again at once says how long to
+//!   [`wait`](Options::wait).
 //! * A `fork` without `exec` must not use the journal in the child.
 //! * [`unacked`](Journal::unacked) returns all items in memory, and writes wait for it.
 //!

@@ -261,7 +261,13 @@ impl Store {
     }
 }
 
-/// SQLite's integers are signed; no count comes that far.
+/// Says whether an id is one of those that are told apart. SQLite's integers are signed.
+pub(crate) fn has_place(id: ItemId) -> bool {
+    const END: u64 = i64::MAX.cast_unsigned();
+    id.epoch < END && id.seq < END
+}
+
+/// No count comes that far, and no id that is stored.
 fn clamp(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }

@@ -49,6 +49,30 @@ fn ids_never_repeat_even_if_nothing_was_stored() {
     }
 }
 
+/// Ids were counted round to zero, and given out twice.
+#[test]
+fn when_all_ids_are_used_up_no_item_is_taken_until_the_journal_is_opened_anew() {
+    let dir = folder();
+    let journal = open(dir.path());
+    let first = append(&journal, &[b"first".to_vec()]).unwrap();
+    let end = u64::try_from(i64::MAX).unwrap();
+    journal.reserve(end - 2);
+    let last = append(&journal, &[b"last".to_vec()]).unwrap();
+    assert_eq!(last, [ItemId { seq: end - 1, ..first[0] }]);
+    for count in [1, u64::MAX, 2, 2] {
+        let id = journal.reserve(count);
+        let refused = journal.append(&[(id, &b"more".to_vec())]).unwrap_err();
+        assert_eq!(refused.kind(), JournalErrorKind::Stopped);
+        let what = format!("no id as large as that of item {id} is stored; open it anew");
+        assert_eq!(refused.to_string(), what);
+    }
+    let left: Vec<_> = unacked(&journal).into_iter().map(|(id, _)| id).collect();
+    assert_eq!(left, [first[0], last[0]]);
+    journal.ack(&last).unwrap();
+    drop(journal);
+    assert!(append(&open(dir.path()), &[b"more".to_vec()]).is_ok());
+}
+
 #[test]
 fn empty_and_large_payloads_are_payloads() {
     let dir = folder();

@@ -30,8 +30,8 @@ pub(crate) struct Span {
 
 impl Span {
     pub(super) fn has(self, id: ItemId) -> bool {
-        let end = self.first.seq + self.len as u64;
-        id.epoch == self.first.epoch && (self.first.seq..end).contains(&id.seq)
+        let place = id.seq.checked_sub(self.first.seq);
+        id.epoch == self.first.epoch && place.is_some_and(|place| place < self.len as u64)
     }
 }
 

@@ -418,6 +418,24 @@ fn extreme_values_break_nothing() {
     assert_eq!(bench.sent(), Some(vec![0]));
 }
 
+/// A journal may give out the last ids that there are.
+#[test]
+fn the_last_ids_are_ids_like_others() {
+    let id = |seq| ItemId { epoch: 0, seq };
+    let mut queue = Accumulator::new(Policy { max_items: 3, ..policy() });
+    for seq in u64::MAX - 3..=u64::MAX {
+        queue.push(&0, 0_u64, id(seq), 1, seq, ());
+    }
+    queue.push(&0, 0, id(7), 1, 7, ());
+    for seq in [u64::MAX, 7, u64::MAX - 2] {
+        assert_eq!(queue.cancel(0, id(seq), None).map(|(item, _)| item), Some(seq));
+        assert!(queue.cancel(0, id(seq), None).is_none());
+    }
+    let mut ready = queue.next_ready().unwrap();
+    let ids: Vec<_> = ready.known.spread().iter().map(|entry| entry.id.seq).collect();
+    assert_eq!(ids, [u64::MAX - 3, u64::MAX - 1]);
+}
+
 /// A clock that steps back stands still.
 #[test]
 fn a_clock_that_steps_back_changes_nothing() {

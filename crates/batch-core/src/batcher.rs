@@ -132,7 +132,7 @@ impl<P: BatchProcessor> Batcher<P> {
     }
 
     /// Accepts many items under one lock, in order. Blocks while the batcher is full, for at most
-    /// the setting `max_block` in all.
+    /// the setting `max_block` in all. All items are collected before the first is accepted.
     ///
     /// # Errors
     /// If one is refused, gives back that item and all after it, and the tickets of those before.
@@ -165,8 +165,8 @@ impl<P: BatchProcessor> Batcher<P> {
     }
 
     /// Queues what earlier runs left in the journal, in order and under the same ids, and returns
-    /// the tickets, each with what `label` makes of its item. The bound on items does not hold for
-    /// them. A second call, or one without a journal, returns nothing.
+    /// the tickets, each with what `label` makes of its item. The bounds on items and weight do
+    /// not hold for them; one that alone is too heavy for a batch goes alone. A second call, or one without a journal, returns nothing.
     ///
     /// Blocks while the journal is read.
     ///

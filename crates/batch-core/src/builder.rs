@@ -86,12 +86,17 @@ impl<P: BatchProcessor> Builder<P> {
     }
 
     /// Sets the most items of one batch, bulk submits included; at least 1.
+    ///
+    /// The room for the items of four batches, as large as they became, is kept for later ones.
     pub fn max_batch_items(mut self, items: usize) -> Self {
         self.settings.policy.max_items = items;
         self
     }
 
     /// Sets the most weight of one batch, at least 1; an item that alone weighs more is refused.
+    ///
+    /// What a [resume](Batcher::resume) finds was accepted under other settings: it goes in the
+    /// order in which it was, and what weighs more than this goes alone.
     pub fn max_batch_weight(mut self, weight: u64) -> Self {
         self.settings.policy.max_weight = weight;
         self
@@ -210,7 +215,8 @@ impl<P: BatchProcessor> Builder<P> {
         self
     }
 
-    /// Sets how many past batches [`Batcher::history`] remembers; 0 for none.
+    /// Sets how many past batches [`Batcher::history`] remembers, each with a clone of its key; 0
+    /// for none.
     pub fn history(mut self, batches: usize) -> Self {
         self.settings.policy.history = batches;
         self

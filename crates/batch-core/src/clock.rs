@@ -32,7 +32,8 @@ pub trait Clock: Send + Sync + 'static {
 
 /// A clock that stands still until it is moved, for tests.
 ///
-/// Clones are the same clock. It starts at zero.
+/// Clones are the same clock. It starts at zero. It keeps a little of each batcher that is built on
+/// it, for as long as it lives.
 ///
 /// # Examples
 /// ```

@@ -174,6 +174,7 @@
 //! * An item whose time is over stays with a processor that has it; only its caller goes on.
 //! * `Ord`, `Clone` and `Drop` of a key run under the engine's lock, and so does
 //!   [`Clock::now`]; all other code of the user runs under none.
+//! * After a `fork` without `exec` the child has handles and no threads: it must not use them.
 //! * Equal items are not merged, results not cached, and one batcher lives in one process.
 //!
 //! # Performance

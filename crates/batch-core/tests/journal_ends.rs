@@ -311,6 +311,18 @@ fn a_resume_queues_what_was_left_once_in_order_under_the_same_ids() {
     assert!(recorder.batches().concat().into_iter().filter(|item| *item < 10).eq(1..=4));
 }
 
+/// It was accepted when more was allowed, and is not lost for that.
+#[test]
+fn a_resumed_item_that_is_too_heavy_by_now_goes_alone() {
+    let (recorder, journal) = (Recorder::open(), earlier());
+    let batcher = recording(&recorder, &journal).max_batch_weight(3).build().unwrap();
+    for ((), ticket) in batcher.resume(|_| ()).unwrap() {
+        ticket.wait().unwrap();
+    }
+    assert_eq!(recorder.batches(), [vec![1, 2], vec![3], vec![4]]);
+    assert!(batcher.submit(4).is_err(), "it would be new");
+}
+
 #[test]
 fn a_resume_that_fails_queues_nothing_and_can_be_repeated() {
     let (recorder, journal) = (Recorder::open(), earlier());

@@ -88,7 +88,8 @@ impl Builder {
     /// Adds a function that templates can call with exactly `arity` arguments, 1 to 5.
     ///
     /// It is called once for each use in a render, and once more where the render fails, to find out
-    /// the place. It should depend on nothing but its arguments; a text that it gives is data.
+    /// the place. It should depend on nothing but its arguments; a text that it gives is data. Integers
+    /// that are neither `i64` nor `u64`, and floats that are no number, come as their text.
     ///
     /// ```
     /// use prompt_templates::{Context, Prompts};

@@ -51,8 +51,7 @@ pub(crate) fn render_error(
         return compiled.locate(error, member.span.end - member.name.len());
     }
     let place = member_at(compiled, offset).map(|(used, members, index)| At {
-        // What an `include .. with` sees, and what a variable of a block holds, is not known here.
-        context: (!linked.has_isolated() && !used.is_local).then_some(context),
+        context: linked.is_of_data(compiled, used).then_some(context),
         is_alone: compiled.is_alone(used),
         members,
         index,
@@ -87,6 +86,20 @@ struct Place {
     offset: usize,
     /// The debug form of the name of the included template.
     template: Option<String>,
+}
+
+impl Linked {
+    /// Returns whether what a path leads to is in the data, where it can be looked up. What a variable of
+    /// a block holds, around an include too, and what an `include .. with` sees is not known after a render.
+    fn is_of_data(&self, compiled: &Compiled, used: &Use) -> bool {
+        let name = used.root(&compiled.text);
+        let binds = |all: &Compiled| {
+            all.includes.iter().any(|include| include.locals.iter().any(|local| local == name))
+        };
+        let is_bound = used.is_local
+            || compiled.name != self.root.name && self.partials().chain([&*self.root]).any(binds);
+        !is_bound && !self.has_isolated()
+    }
 }
 
 impl Compiled {
@@ -141,8 +154,7 @@ fn unknown_variable(
     members: &[Member<'_>],
     index: usize,
 ) -> Error {
-    // What an `include .. with` sees, and what a loop variable holds, is not known here.
-    let is_known = !linked.has_isolated() && !used.is_local;
+    let is_known = linked.is_of_data(compiled, used);
     let mut names: Vec<&str> = match is_known.then(|| context.at(&members[..index])).flatten() {
         Some(upon::Value::Map(map)) => map.keys().map(String::as_str).collect(),
         _ => Vec::new(),

@@ -423,3 +423,20 @@ fn an_error_of_data_shows_its_place_and_then_what_is_wrong() {
     let error = Context::from_json("{\"a\":\n nul}").unwrap_err();
     assert_eq!(error.to_string(), "2:5: broken JSON: expected ident");
 }
+
+/// What a partial says of a variable of the loop around it was looked up in the data.
+#[test]
+fn a_variable_of_a_loop_around_an_include_is_not_taken_for_one_of_the_data() {
+    let prompts = store();
+    prompts.compile("_member", "{{ x.y }}").unwrap();
+    let text = "{% for x in l %}{% include \"_member\" %}{% endfor %}";
+    let loops = data(&json!({"x": u64::MAX, "l": ["s"]}));
+    let error = prompts.compile_and_render("t", text, &loops).unwrap_err();
+    assert_eq!(error.message(), "'x' is not a map, so it has no 'y'");
+    let loops = data(&json!({"x": {"z": 1}, "l": [{"a": 1}]}));
+    let error = prompts.compile_and_render("t", text, &loops).unwrap_err();
+    assert_eq!((error.name(), error.available().len()), (Some("x.y"), 0), "{error}");
+    // Where no block has it, it is the data's.
+    let error = prompts.compile_and_render("t", "{% include \"_member\" %}", &loops).unwrap_err();
+    assert_eq!(error.available(), ["z"]);
+}

@@ -75,6 +75,19 @@ fn tasks_that_clash_fail_alone_and_become_lessons() {
     assert_eq!((&lesson["times_seen"], &lesson["task_type"]), (&json!(1), &json!("implementer")));
 }
 
+/// The account is at fault, and no agent can do anything about it.
+#[test]
+fn nothing_is_learned_from_a_key_that_is_refused() {
+    let yard = planned("", &[("one", "a.txt"), ("two", "b.txt")]);
+    let ran = run(&yard, &Server::start(Creates::Unauthorized)).code(1);
+    assert_eq!(ran.line("two")["error"]["kind"], "authentication_error");
+    assert!(!yard.path("plan/lessons.jsonl").exists());
+    // Nothing was paid, so the next run asks again.
+    another_plan(&yard, &[]);
+    run(&yard, &Server::start(Creates::Work)).code(0);
+    assert_eq!(yard.git("remote.git", &["show", "main:b.txt"]), "made");
+}
+
 /// The id of a task says nothing about its kind, and what somebody has written stays.
 #[test]
 fn a_failure_is_learned_for_the_kind_of_task_that_it_happened_to() {

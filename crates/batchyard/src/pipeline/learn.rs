@@ -35,9 +35,19 @@ pub(crate) fn learn(session: &Session, board: &Board<'_>, path: &Path) -> Result
     Ok(record_all(session, &index, advised.collect())?.len())
 }
 
+/// Kinds of failure that no agent can do anything about: the template or the account is at fault.
+const OF_NO_AGENT: [&str; 6] = [
+    Failure::PROMPT,
+    "authentication_error",
+    "permission_error",
+    "billing_error",
+    "invalid_api_key",
+    "insufficient_quota",
+];
+
 /// Returns the failure as it is counted; `None` where no agent can learn from it.
 fn seen(task: &Task, failure: &Failure) -> Option<Seen> {
-    if failure.kind == Failure::PROMPT {
+    if OF_NO_AGENT.contains(&failure.kind.as_str()) {
         return None;
     }
     let seen = Seen::new(&failure.kind, &failure.message)

@@ -135,8 +135,14 @@ impl Found {
                 }
                 file
             }
-            None => open(&self.path, OpenOptions::new().create_new(true))?
-                .ok_or_else(|| cannot(io::ErrorKind::NotFound.into()))?,
+            None => {
+                let file = open(&self.path, OpenOptions::new().create(true))?
+                    .ok_or_else(|| cannot(io::ErrorKind::NotFound.into()))?;
+                if file.metadata().map_err(cannot)?.len() != 0 {
+                    return Err(busy(&self.path));
+                }
+                file
+            }
         };
         Ok(Results { path: self.path, file, held: self.held, is_new, broken: None })
     }
@@ -146,10 +152,6 @@ impl Found {
 fn open(path: &Path, how: &OpenOptions) -> Result<Option<File>, Stop> {
     let name = path.display();
     plain_file(path)?;
-    let busy = || {
-        Stop::unfinished(format_args!("another run writes to {name}"))
-            .help("wait until it has ended, then run again")
-    };
     let file = match how.clone().read(true).append(true).open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -163,16 +165,20 @@ fn open(path: &Path, how: &OpenOptions) -> Result<Option<File>, Stop> {
                 _ => Ok(None),
             };
         }
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(busy()),
         Err(error) => return Err(Stop::refused(format_args!("cannot open {name}: {error}"))),
     };
     match lock::hold(&file, path) {
         Ok(true) => Ok(Some(file)),
-        Ok(false) => Err(busy()),
+        Ok(false) => Err(busy(path)),
         // There the lock of the state has to do.
         Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(Some(file)),
         Err(error) => Err(Stop::refused(format_args!("cannot lock {name}: {error}"))),
     }
+}
+
+fn busy(path: &Path) -> Stop {
+    Stop::unfinished(format_args!("another run writes to {}", path.display()))
+        .help("wait until it has ended, then run again")
 }
 
 /// A last line without its end was cut short only if it is the beginning of a result; else it is

@@ -268,7 +268,6 @@ fn results_of_something_else_are_not_touched() {
     assert_eq!(server.seen().len(), 0);
 }
 
-/// A last line without its end is no result for that reason alone.
 #[test]
 fn a_file_that_is_no_results_is_left_alone() {
     let yard = Yard::new();
@@ -303,7 +302,6 @@ fn the_results_are_never_what_is_read() {
     assert_eq!(server.seen().len(), 0);
 }
 
-/// The first run is in the middle of a line.
 #[test]
 fn a_second_run_does_not_touch_the_results_of_the_first() {
     let yard = Yard::new();
@@ -324,7 +322,6 @@ fn a_second_run_does_not_touch_the_results_of_the_first() {
         assert_eq!((ran.stdout.as_str(), yard.read("out.jsonl").as_str()), ("", torn), "{path}");
         drop(lock);
     }
-    // Nor one with a state of its own.
     let lock = held("out.jsonl");
     std::fs::create_dir(yard.path("other")).expect("made");
     finish(command(&yard, &server).args(["--state", "other"]), b"").code(3);
@@ -342,6 +339,10 @@ fn a_refusal_leaves_no_results_behind() {
     yard.write("r.jsonl", "broken\n");
     run(&yard, &server).refused(&["r.jsonl:1"]);
     assert!(!yard.path("out.jsonl").exists());
+    std::os::unix::fs::symlink("real.jsonl", yard.path("out.jsonl")).expect("linked");
+    yard.write("r.jsonl", requests(&[("a", "judge", "m")]));
+    run(&yard, &server).code(0);
+    assert_eq!(yard.read("real.jsonl").lines().count(), 1);
 }
 
 #[test]

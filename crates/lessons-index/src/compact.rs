@@ -78,7 +78,7 @@ pub struct Compacted {
 }
 
 /// Says why a file was not compacted; it is as it was before, except after
-/// [`Unsynced`](Self::Unsynced).
+/// [`Unsynced`](Self::Unsynced) and [`Unread`](Self::Unread).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CompactError {
@@ -109,6 +109,9 @@ pub enum CompactError {
         /// What the system said.
         source: io::Error,
     },
+    /// The file is compacted, but what is in it now cannot be read; the snapshot stays as it was.
+    #[error("the file is compacted, but cannot be read back")]
+    Unread(#[source] OpenError),
     /// The new file is in place, but a power failure may bring the old one back, or lose what was
     /// appended without the lock in that moment.
     #[error("{path:?} is compacted, but that is not sure to be on the disk; compact it again")]
@@ -225,6 +228,9 @@ impl Job<'_> {
     }
 
     /// Copies the lines that hold; broken ones too, if they are to stay. Returns where it stopped.
+    ///
+    /// A last line without an end stays without one, because somebody who does not know the lock may
+    /// be writing the rest of it.
     fn copy(
         &mut self,
         len: u64,
@@ -237,12 +243,15 @@ impl Job<'_> {
         let old = &self.old;
         let end = self.for_each_line(len, |line| match lines.examine(line) {
             Some(Ok((record, raw))) => {
-                let is_old = || record.is_tombstone && is_before(raw, horizon);
+                let is_old = || record.is_tombstone && line.terminated && is_before(raw, horizon);
                 if last.get(&*record.id) != Some(&line.number) || is_old() {
                     done.dropped += 1;
                     return Ok(());
                 }
                 done.kept += 1;
+                if !line.terminated {
+                    return copy_range(old, line.offset, line.len, out);
+                }
                 out.write_all(raw.as_bytes())?;
                 out.write_all(b"\n")
             }
@@ -252,7 +261,7 @@ impl Job<'_> {
             }
             Some(Err(_)) => {
                 copy_range(old, line.offset, line.len, out)?;
-                out.write_all(b"\n")
+                if line.terminated { out.write_all(b"\n") } else { Ok(()) }
             }
             None => Ok(()),
         })?;
@@ -374,4 +383,22 @@ pub(crate) fn beside(path: &Path, before: &str, after: &str) -> PathBuf {
     name.push(path.file_name().unwrap_or_default());
     name.push(after);
     folder_of(path).join(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Who appends without the lock may do so right behind the rename.
+    #[test]
+    fn what_is_copied_behind_the_rename_comes_behind_what_others_appended() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("new");
+        let mut ours = create_private(&path).unwrap();
+        ours.write_all(b"ours\n").unwrap();
+        let mut theirs = OpenOptions::new().append(true).open(&path).unwrap();
+        theirs.write_all(b"theirs\n").unwrap();
+        ours.write_all(b"late\n").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"ours\ntheirs\nlate\n");
+    }
 }

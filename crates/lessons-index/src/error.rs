@@ -32,7 +32,7 @@ pub enum OpenError {
         found: &'static str,
     },
     /// The file cannot be opened or read.
-    #[error("cannot read {path:?}")]
+    #[error("cannot read {path:?}; check that it is there, and who may read it")]
     Read {
         /// The path that was given.
         path: PathBuf,
@@ -108,7 +108,10 @@ pub enum InvalidLesson {
 #[non_exhaustive]
 pub enum WriteError {
     /// The lock file beside the data cannot be taken.
-    #[error("cannot lock {path:?}; its folder must exist and be writable")]
+    #[error(
+        "cannot lock {path:?}; its folder must exist and be writable, or the lock file be there and \
+         readable, and the file system must have locks"
+    )]
     Lock {
         /// The lock file.
         path: PathBuf,
@@ -133,7 +136,7 @@ pub enum WriteError {
     #[error(transparent)]
     Refresh(#[from] OpenError),
     /// The file cannot be opened for writing.
-    #[error("cannot open {path:?} for writing")]
+    #[error("cannot open {path:?} for writing; check who may write to it and to its folder")]
     Open {
         /// The file.
         path: PathBuf,

@@ -141,6 +141,15 @@ impl LessonsIndex {
         }
     }
 
+    /// Returns why the file was not compacted when that was due by itself the last time; `None` if it
+    /// was, or never was due. The call that wrote last does not tell, since its lessons are in the file.
+    ///
+    /// Until it is seen to, the file grows: markers of a merge conflict stay until somebody resolves
+    /// them.
+    pub fn failed_compaction(&self) -> Option<Arc<CompactError>> {
+        self.shared.failed_compaction()
+    }
+
     /// Returns when the file was last read whole, and how long that took.
     pub fn last_load(&self) -> LastLoad {
         self.shared.last_load()

@@ -65,6 +65,8 @@
 //!   `reload` always is right, and [`LessonsIndex::verify`] tells whether there is need to.
 //! * Who removes the lock file while somebody writes lets a second writer in. Each line is still
 //!   whole, but a compaction at that moment can lose what the other appends.
+//! * A failure is counted apart where names in its message stand in quotes that are not ASCII, such
+//!   as `‘foo’`: fingerprints are stored, and stay what they are.
 //! * UTF-16 is reported, not read.
 //! * Words for recall are runs of letters, digits and `_`: languages without blanks between words
 //!   are found by [`Query::contains`] only.

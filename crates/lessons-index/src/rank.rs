@@ -14,7 +14,7 @@ use crate::select::Selection;
 use crate::stamp;
 use crate::state::State;
 use crate::tail::Slot;
-use crate::terms::{MAX_LEN, Terms, for_each_word, ranked_text};
+use crate::terms::{MAX_LEN, Terms, for_each_word, part_words, ranked_text};
 use crate::view::LessonRef;
 
 /// The constants of BM25.
@@ -85,7 +85,9 @@ impl<'s> Ranking<'s> {
     ) -> Self {
         let mut words: Vec<Word> = Vec::new();
         let mut seen = HashSet::new();
-        for_each_word(&fold::fold(text), |hash, word| {
+        let mut text = fold::fold(text);
+        part_words(&mut text);
+        for_each_word(&text, |hash, word| {
             if seen.insert(hash) {
                 let text = String::from_utf8_lossy(word).into_owned();
                 words.push(Word { hash, text, count: 0, weight: 0.0 });

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 
 use crate::compact::{CompactError, Compacted, Compaction};
 use crate::error::{OpenError, WriteError};
@@ -33,6 +33,8 @@ pub(crate) struct Shared {
     source: Mutex<Source>,
     last_load: ArcSwap<LastLoad>,
     compactions: AtomicU64,
+    /// Why the last one that was due by itself did not come about.
+    failed_compaction: ArcSwapOption<CompactError>,
     /// A shorter file is not compacted by itself.
     compact_from: AtomicU64,
 }
@@ -48,6 +50,7 @@ impl Shared {
                 took: Duration::ZERO,
             }),
             compactions: AtomicU64::new(0),
+            failed_compaction: ArcSwapOption::empty(),
             compact_from: AtomicU64::new(0),
         };
         shared.reload()?;
@@ -119,6 +122,7 @@ impl Shared {
             let compacted = source.compact(&Compaction::default());
             self.publish(&mut source);
             self.compactions.fetch_add(u64::from(compacted.is_ok()), Relaxed);
+            self.failed_compaction.store(compacted.err().map(Arc::new));
             // A conflict is an error: the next time is when the file has twice the length, so that
             // the work is paid for by what was written.
             self.compact_from.store(source.len().saturating_mul(2), Relaxed);
@@ -129,8 +133,15 @@ impl Shared {
         let mut source = self.source();
         let compacted = source.compact(policy);
         self.publish(&mut source);
-        self.compactions.fetch_add(u64::from(compacted.is_ok()), Relaxed);
+        if compacted.is_ok() {
+            self.compactions.fetch_add(1, Relaxed);
+            self.failed_compaction.store(None);
+        }
         compacted
+    }
+
+    pub(crate) fn failed_compaction(&self) -> Option<Arc<CompactError>> {
+        self.failed_compaction.load_full()
     }
 
     pub(crate) fn compactions(&self) -> u64 {

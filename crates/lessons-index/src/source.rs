@@ -217,7 +217,7 @@ impl Source {
         let target = target_of(&self.path);
         let _lock = self.lock_only(&target)?;
         let done = compact::compact(&target, &self.options, policy)?;
-        self.refresh().map_err(WriteError::Unread)?;
+        self.refresh().map_err(CompactError::Unread)?;
         Ok(done)
     }
 

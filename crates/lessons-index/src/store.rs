@@ -262,6 +262,32 @@ mod tests {
         assert_eq!((state.alive, state.segments.len()), (4 * PAGE, 2));
     }
 
+    /// No merge was ever due again, and what ended was noted for it without end.
+    #[test]
+    fn a_merge_that_panics_is_not_the_last() {
+        let store = Store::default();
+        let publish = |from: usize| {
+            let line = |n| format!("{{\"id\":\"{n}\"}}");
+            let lesson = |n| Arc::new(Lesson::parse_line(&line(n)).unwrap());
+            let lessons = (from..from + PAGE).map(lesson).collect();
+            store.publish(Change { lessons, ..Change::default() })
+        };
+        assert!(publish(0));
+        // Whoever sees to it notes what ends meanwhile.
+        assert!(!publish(0));
+        assert!(!lock(&store.work).ended.is_empty());
+        let merge = std::panic::AssertUnwindSafe(|| {
+            let _turn = Turn(&store);
+            std::panic::resume_unwind(Box::new("out of luck"));
+        });
+        std::panic::catch_unwind(merge).unwrap_err();
+        assert!(lock(&store.work).ended.is_empty());
+        assert!(publish(PAGE));
+        store.merge();
+        let state = store.current();
+        assert_eq!((state.pages.len(), state.alive), (0, 2 * PAGE));
+    }
+
     /// A change of that many lessons is a segment at once, and leaves no full page behind.
     #[test]
     fn large_changes_leave_few_segments() {

@@ -18,8 +18,8 @@ pub(crate) const MAX_LEN: u8 = u8::MAX;
 
 /// Calls `on_word` with the hash of each word of folded text, repetitions included.
 ///
-/// Words are letters, digits and `_`; all of what is not ASCII counts as letters. Single bytes
-/// are no words.
+/// Words are letters, digits and `_`; all of what is not ASCII counts as letters, so that
+/// [`part_words`] comes first. Single bytes are no words.
 pub(crate) fn for_each_word(folded: &[u8], mut on_word: impl FnMut(u64, &[u8])) {
     let mut on_range = |start: usize, end: usize| {
         if end - start > 1 {
@@ -68,12 +68,36 @@ fn inside(chunk: &[u8; CHUNK]) -> u64 {
     })
 }
 
+/// Puts blanks in place of marks that stand between words and are not ASCII: quotes, dashes and
+/// dots of all kinds, and blanks that do not break.
+pub(crate) fn part_words(folded: &mut [u8]) {
+    let mut at = 0;
+    while let Some(found) = folded[at..].iter().position(|byte| *byte >= 0x80) {
+        at += found;
+        let len = match folded[at..] {
+            // U+00A0 to U+00BF but for letters.
+            [0xC2, 0xA0..=0xA9 | 0xAB..=0xB4 | 0xB6..=0xB9 | 0xBB..=0xBF, ..] => 2,
+            // U+2000 to U+206F but for what joins the letters of a word, and U+3000 to U+303F but
+            // for letters.
+            [0xE2, 0x80, 0x80..=0x8B | 0x8E..=0xBF, ..]
+            | [0xE2, 0x81, 0x80..=0xAF, ..]
+            | [0xE3, 0x80, 0x80..=0x84 | 0x88..=0xBF, ..] => 3,
+            _ => 0,
+        };
+        folded[at..at + len].fill(b' ');
+        at += len.max(1);
+    }
+}
+
 /// Folds the texts that a lesson is ranked by.
 pub(crate) fn ranked_text(texts: [&str; 3], out: &mut Vec<u8>) {
     out.clear();
     for text in texts {
         fold::fold_into(text, out);
         out.push(b' ');
+    }
+    if !out.is_ascii() {
+        part_words(out);
     }
 }
 
@@ -370,6 +394,21 @@ mod tests {
             for_each_word(&text, |hash, word| found.push((hash, word.to_vec())));
             prop_assert_eq!(found.len(), wanted.len());
             prop_assert!(found.iter().zip(&wanted).all(|(a, b)| a.0 == b.0 && a.1 == b.1));
+        }
+    }
+
+    #[test]
+    fn marks_of_all_scripts_stand_between_words() {
+        for (text, wanted) in [
+            ("error: \u{2018}foo\u{2019} undeclared", "error:    foo    undeclared"),
+            ("a\u{2014}b\u{2026}c\u{A0}d\u{AB}e\u{3000}f\u{3002}", "a   b   c  d  e   f   "),
+            ("\u{B5}m \u{AA} \u{3005}", "\u{B5}m \u{AA} \u{3005}"),
+            ("\u{200D}x\u{200C}", "\u{200D}x\u{200C}"),
+            ("\u{E9}t\u{E9} \u{4E00}\u{2190}\u{3041}", "\u{E9}t\u{E9} \u{4E00}\u{2190}\u{3041}"),
+        ] {
+            let mut bytes = text.as_bytes().to_vec();
+            part_words(&mut bytes);
+            assert_eq!(String::from_utf8(bytes).as_deref(), Ok(wanted), "{text:?}");
         }
     }
 }

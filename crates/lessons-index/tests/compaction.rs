@@ -3,7 +3,8 @@
 
 mod common;
 
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use common::{add_all, ids, lesson, missing, options, scratch};
@@ -23,7 +24,7 @@ fn what_holds_stays_in_order_and_byte_for_byte() {
     assert_eq!((done.kept, done.dropped, done.quarantined), (3, 1, 0));
     assert_eq!(
         file.content(),
-        "{ \"id\" : \"b\", \"x\":[1.50] }\n{\"id\":\"a\",\"n\":2}\nbroken\n{\"id\":\"c\"}\n"
+        "{ \"id\" : \"b\", \"x\":[1.50] }\n{\"id\":\"a\",\"n\":2}\nbroken\n{\"id\":\"c\"}"
     );
     assert_eq!(done.bytes_after, file.content().len() as u64);
     assert_eq!(index.snapshot().all(), before);
@@ -304,4 +305,40 @@ fn a_file_of_two_names_is_not_compacted() {
     assert_eq!(file.content().lines().count(), 3);
     fs::remove_file(file.dir.path().join("other")).unwrap();
     assert_eq!(index.compact(&Compaction::default()).unwrap().dropped, 2);
+}
+
+/// A line end was put behind the half that was there, and the rest was another line.
+#[test]
+fn a_line_that_is_just_being_appended_is_not_cut_in_two() {
+    for half in
+        [r#"{"id":"b","#, r#"{"id":"b"}"#, r#"{"id":"b","deleted_at":"2001-01-01T00:00:00Z"}"#]
+    {
+        let file = scratch(format!("{{\"id\":\"a\"}}\n{{\"id\":\"a\"}}\n{half}"));
+        let done = file.open().compact(&Compaction::default()).unwrap();
+        assert_eq!(done.dropped, 1);
+        assert_eq!(file.content(), format!("{{\"id\":\"a\"}}\n{half}"));
+        // The rest comes from somebody who does not know the lock.
+        let mut appender = OpenOptions::new().append(true).open(&file.path).unwrap();
+        let rest = if half.ends_with('}') { "\n" } else { "\"x\":1}\n" };
+        appender.write_all(rest.as_bytes()).unwrap();
+        let report = file.open().report();
+        assert_eq!((report.lines, report.faults_total), (2, 0), "{half}");
+    }
+}
+
+/// The file would grow without end, and nobody would be told.
+#[test]
+fn a_compaction_that_does_not_come_about_by_itself_says_why() {
+    const LONG: usize = 600 << 10;
+    let line = |id: &str| format!("{{\"id\":\"{id}\",\"failure_msg\":\"{}\"}}\n", "x".repeat(LONG));
+    let conflict = "<<<<<<< ours\n";
+    let file = scratch([&line("a"), &line("a"), conflict, &line("a")].concat());
+    let index = file.open();
+    assert!(index.failed_compaction().is_none());
+    index.add(lesson("b")).unwrap();
+    let error = index.failed_compaction().expect("it was due");
+    assert!(matches!(*error, CompactError::Conflict { .. }), "{error}");
+    index.compact(&Compaction::default().with_quarantine(true)).unwrap();
+    assert!(index.failed_compaction().is_none());
+    assert_eq!((index.write_stats().compactions, index.snapshot().len()), (1, 2));
 }

@@ -293,3 +293,33 @@ fn compactors_that_are_killed_lose_nothing_of_what_another_adds() {
     assert!(!fresh.exists());
     assert_eq!(index.snapshot().len(), 500 + ROUNDS * LESSONS + 1);
 }
+
+#[test]
+#[ignore = "is a process that the test below starts"]
+fn process_without_threads() {
+    let Some(path) = std::env::var_os(FILE).map(PathBuf::from) else { return };
+    assert!(std::thread::Builder::new().spawn(|| ()).is_err(), "there is no room for a stack");
+    let index = LessonsIndex::open(&path, options().with_eager_text(true)).unwrap();
+    assert_eq!(index.snapshot().len(), 30_000);
+    index.add(lesson("new")).unwrap();
+    assert_eq!(index.snapshot().query().contains("out of").unwrap().count(), 30_000);
+}
+
+/// Reading a large file side by side ended in a panic where the system had no more threads.
+#[test]
+fn a_file_is_read_by_one_thread_where_there_can_be_no_other() {
+    let file = missing();
+    let line = |n| {
+        format!(
+            "{{\"id\":\"{n}\",\"failure_msg\":\"out of memory, once more, in the linker of all, which is why nothing of what was asked for can be built today, and all has to wait for more of it\"}}\n"
+        )
+    };
+    std::fs::write(&file.path, (0..30_000).map(line).collect::<String>()).unwrap();
+    assert!(std::fs::metadata(&file.path).unwrap().len() > 4 << 20);
+    let mut process = child("process_without_threads", &file.path, "");
+    // More than any address space has.
+    process.env("RUST_MIN_STACK", (1_u64 << 50).to_string()).stdout(Stdio::piped());
+    let output = process.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("1 passed"), "{output:?}");
+}

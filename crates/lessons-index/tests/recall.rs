@@ -20,7 +20,9 @@ fn now() -> Timestamp {
 /// The words that a text is ranked by.
 fn words(text: &str) -> BTreeSet<String> {
     text.to_lowercase()
-        .split(|c: char| c.is_ascii() && !c.is_ascii_alphanumeric() && c != '_')
+        .split(|c: char| {
+            c.is_ascii() && !c.is_ascii_alphanumeric() && c != '_' || "‘’—…".contains(c)
+        })
         .filter(|word| word.len() > 1)
         .map(str::to_owned)
         .collect()

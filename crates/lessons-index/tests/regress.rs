@@ -285,3 +285,23 @@ fn a_link_to_the_file_locks_what_the_file_itself_locks() {
     assert!(source.contains("lessons.jsonl.lock"), "{source}");
     assert!(index.path().ends_with("link.jsonl"), "the path stays as it was given");
 }
+
+/// Each lesson was looked for in each list of values.
+#[test]
+fn any_of_very_many_values_is_one_walk() {
+    const VALUES: usize = 3_000;
+    let mut text = String::new();
+    for n in 0..2 * VALUES {
+        let task = n % (2 * VALUES - 7);
+        writeln!(text, "{{\"id\":\"{n:05}\",\"task_type\":\"t{task}\"}}").unwrap();
+    }
+    let file = scratch(text);
+    let snapshot = file.open().snapshot();
+    let values = (0..VALUES).map(|n| format!("t{}", 2 * n));
+    let found = snapshot.query().task_type_any(values).run();
+    let wanted: Vec<String> = (0..2 * VALUES)
+        .filter(|n| (n % (2 * VALUES - 7)).is_multiple_of(2))
+        .map(|n| format!("{n:05}"))
+        .collect();
+    assert_eq!(ids(&found), wanted);
+}

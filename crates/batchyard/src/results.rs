@@ -127,22 +127,19 @@ impl Found {
         let name = self.path.display();
         let cannot = |error: io::Error| Stop::refused(format_args!("cannot open {name}: {error}"));
         let is_new = self.file.is_none();
-        let file = match self.file {
-            Some(file) => {
-                // Nobody else writes to it, so what is there was there when it was read.
-                if file.metadata().map_err(cannot)?.len() != self.whole {
-                    file.set_len(self.whole).map_err(cannot)?;
-                }
-                file
+        let file = if let Some(file) = self.file {
+            // Nobody else writes to it, so what is there was there when it was read.
+            if file.metadata().map_err(cannot)?.len() != self.whole {
+                file.set_len(self.whole).map_err(cannot)?;
             }
-            None => {
-                let file = open(&self.path, OpenOptions::new().create(true))?
-                    .ok_or_else(|| cannot(io::ErrorKind::NotFound.into()))?;
-                if file.metadata().map_err(cannot)?.len() != 0 {
-                    return Err(busy(&self.path));
-                }
-                file
+            file
+        } else {
+            let made = open(&self.path, OpenOptions::new().create(true))?;
+            let file = made.ok_or_else(|| cannot(io::ErrorKind::NotFound.into()))?;
+            if file.metadata().map_err(cannot)?.len() != 0 {
+                return Err(busy(&self.path));
             }
+            file
         };
         Ok(Results { path: self.path, file, held: self.held, is_new, broken: None })
     }

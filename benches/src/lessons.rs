@@ -5,5 +5,5 @@ mod port;
 mod sqlite;
 
 pub use corpus::Corpus;
-pub use port::Port;
+pub use port::{Lesson, Port};
 pub use sqlite::Sqlite;

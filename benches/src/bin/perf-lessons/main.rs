@@ -10,13 +10,15 @@ use std::fs;
 use std::hint::black_box;
 use std::io::Write as _;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+
+mod clock;
+mod readers;
 
 use benches::lessons::{Corpus, Port, Sqlite};
 use lessons_index::{Fsync, Lesson, LessonsIndex, Options, Sort};
 use memchr::memmem::Finder;
-use rustix::time::{ClockId, clock_gettime};
+
+use clock::{best_of, cpu, cpu_of_all, each, mean, number, over};
 
 type Result<T = ()> = std::result::Result<T, Box<dyn Error>>;
 
@@ -40,7 +42,7 @@ fn main() -> Result {
     drop(port);
     write(&index, &sqlite, lessons)?;
     refresh(&path)?;
-    readers(&path, lessons)?;
+    readers::beside_a_writer(&path, lessons)?;
     Ok(())
 }
 
@@ -291,171 +293,9 @@ fn refresh(path: &Path) -> Result {
     Ok(())
 }
 
-/// Reads for a while alone, and for a while beside a writer that never rests.
-fn readers(path: &Path, lessons: usize) -> Result {
-    let index = LessonsIndex::open(path, options())?;
-    warm(&index)?;
-    let mut corpus = Corpus::new(1);
-    let ids: Vec<String> =
-        (0..50_000).map(|_| format!("lesson-{:07}", corpus.below(lessons))).collect();
-    let read = || {
-        let start = cpu();
-        let mut found = 0;
-        for id in &ids {
-            found += usize::from(index.snapshot().find(id).is_some());
-        }
-        assert_eq!(found, ids.len());
-        cpu().saturating_sub(start)
-    };
-    let alone = (0..5).map(|_| read()).min().unwrap_or_default();
-    let (done, written) = (AtomicBool::new(false), AtomicU64::new(0));
-    let beside = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut corpus = Corpus::new(2);
-            while !done.load(Ordering::Relaxed) {
-                let id = format!("lesson-{:07}", corpus.below(lessons));
-                let Ok(lesson) = Lesson::builder(id).failure_msg("changed").build() else { return };
-                written.fetch_add(u64::from(index.add(lesson).is_ok()), Ordering::Relaxed);
-            }
-        });
-        while written.load(Ordering::Relaxed) < 100 {
-            std::thread::yield_now();
-        }
-        let beside = (0..15).map(|_| read()).min().unwrap_or_default();
-        done.store(true, Ordering::Relaxed);
-        beside
-    });
-    let written = written.load(Ordering::Relaxed);
-    say(
-        "50,000 reads",
-        &format!("alone {alone:?}, beside a writer of {written} lessons {beside:?}"),
-    );
-    ratio("lessons_reading_beside_a_writer", over(alone, beside));
-    Ok(())
-}
-
-/// Returns the processor time of this thread.
-fn cpu() -> Duration {
-    time_of(ClockId::ThreadCPUTime)
-}
-
-/// Returns the processor time of all threads, those that have ended included.
-fn cpu_of_all() -> Duration {
-    time_of(ClockId::ProcessCPUTime)
-}
-
-fn time_of(clock: ClockId) -> Duration {
-    Duration::try_from(clock_gettime(clock)).unwrap_or_default()
-}
-
 fn resident() -> Result<u64> {
     let text = fs::read_to_string("/proc/self/status")?;
     let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
     let kib: u64 = line.trim().trim_end_matches(" kB").parse()?;
     Ok(kib << 10)
-}
-
-/// Is the least that some rounds of work took, of all threads and on the clock.
-struct Best {
-    cpu: Duration,
-    wall: Duration,
-}
-
-impl std::fmt::Display for Best {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:?} (on the clock {:?})", self.cpu, self.wall)
-    }
-}
-
-fn best_of<E>(
-    rounds: usize,
-    mut work: impl FnMut() -> std::result::Result<(), E>,
-) -> std::result::Result<Best, E> {
-    let mut best = Best { cpu: Duration::MAX, wall: Duration::MAX };
-    for _ in 0..rounds {
-        let (cpu, wall) = (cpu_of_all(), Instant::now());
-        work()?;
-        best.cpu = best.cpu.min(cpu_of_all().saturating_sub(cpu));
-        best.wall = best.wall.min(wall.elapsed());
-    }
-    Ok(best)
-}
-
-/// Holds how long each of many calls took, in order of length.
-struct Times(Vec<Duration>);
-
-#[derive(Clone, Copy)]
-struct Took(Duration);
-
-impl std::fmt::Display for Took {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:?}", self.0)
-    }
-}
-
-impl Times {
-    fn at(&self, part: f64) -> Took {
-        let last = self.0.len() - 1;
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a place in a list"
-        )]
-        let at = (number(last as u64) * part) as usize;
-        Took(self.0[at.min(last)])
-    }
-
-    fn median(&self) -> Took {
-        self.at(0.5)
-    }
-
-    fn ratio(&self, ours: &Self) -> f64 {
-        over(self.median().0, ours.median().0)
-    }
-}
-
-impl std::fmt::Display for Times {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} median, {} p99, {} worst", self.median(), self.at(0.99), self.at(1.0))
-    }
-}
-
-fn each<T, R>(items: &[T], mut work: impl FnMut(&T) -> R) -> Times {
-    for item in &items[..items.len().min(50)] {
-        black_box(work(item));
-    }
-    let mut times: Vec<Duration> = items
-        .iter()
-        .map(|item| {
-            // Whichever clock was disturbed less: one counts other programs, one its own cost.
-            let (on_clock, start) = (Instant::now(), cpu());
-            black_box(work(item));
-            let cpu = cpu().saturating_sub(start);
-            cpu.min(on_clock.elapsed())
-        })
-        .collect();
-    times.sort_unstable();
-    Times(times)
-}
-
-/// Returns what one call takes of the processor, without the cost of asking for the time.
-fn mean<T, R>(items: &[T], mut work: impl FnMut(&T) -> R) -> Duration {
-    let mut best = Duration::MAX;
-    for _ in 0..3 {
-        let start = cpu();
-        for item in items {
-            black_box(work(item));
-        }
-        best = best.min(cpu().saturating_sub(start));
-    }
-    best / u32::try_from(items.len()).unwrap_or(u32::MAX)
-}
-
-fn over(theirs: Duration, ours: Duration) -> f64 {
-    theirs.as_secs_f64() / ours.as_secs_f64().max(1e-9)
-}
-
-#[expect(clippy::cast_precision_loss, reason = "numbers to read")]
-fn number(count: u64) -> f64 {
-    count as f64
 }

@@ -1,0 +1,140 @@
+//! Reading beside a writer that never rests.
+
+use std::hint::black_box;
+use std::path::Path;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+use benches::lessons::Corpus;
+use lessons_index::{Lesson, LessonsIndex};
+
+use crate::clock::{cpu, number, over};
+use crate::{Result, options, query, ratio, say, warm};
+
+/// Rounds of each kind; a round is some milliseconds of the reader's processor time.
+const ROUNDS: usize = 30;
+
+const PAUSE: u8 = 0;
+const WRITE: u8 = 1;
+const END: u8 = 2;
+
+/// Compares reading an index that nobody writes to with reading one that is written to all the time,
+/// in turns, so that whatever else the machine does slows both.
+///
+/// What counts is the reader's own time on a processor, and not what the writer and its merges take of
+/// the processors: there may be fewer of those than threads. Rounds in which the writer came to less
+/// than half of what it usually does are no rounds beside a writer, and are left out.
+pub(crate) fn beside_a_writer(path: &Path, lessons: usize) -> Result {
+    // A copy, so that nothing of what is written is behind the other index.
+    let copy = path.with_extension("written");
+    std::fs::copy(path, &copy)?;
+    let (quiet, busy) =
+        (LessonsIndex::open(path, options())?, LessonsIndex::open(&copy, options())?);
+    warm(&quiet)?;
+    warm(&busy)?;
+    let mut corpus = Corpus::new(1);
+    let ids: Vec<String> =
+        (0..50_000).map(|_| format!("lesson-{:07}", corpus.below(lessons))).collect();
+    let get = |index: &LessonsIndex| {
+        let found = ids.iter().filter(|id| index.snapshot().find(id).is_some());
+        assert_eq!(found.count(), ids.len());
+    };
+    let three: Vec<[String; 3]> = (ids.iter().take(2_000))
+        .filter_map(|id| {
+            let lesson = quiet.snapshot().get(id)?;
+            let lesson = &*lesson;
+            Some([&lesson.task_type, &lesson.activity_type, &lesson.failure_type].map(Clone::clone))
+        })
+        .collect();
+    let and = |index: &LessonsIndex| {
+        for [task, activity, failure] in &three {
+            let snapshot = index.snapshot();
+            // What is written takes lessons out of these lists.
+            black_box(query(&snapshot, task, activity, failure).iter().count());
+        }
+    };
+    let (order, written) = (AtomicU8::new(PAUSE), AtomicU64::new(0));
+    thread::scope(|scope| {
+        let writer = scope.spawn(|| write(&busy, lessons, &order, &written));
+        let thread = writer.thread();
+        let shared =
+            Shared { quiet: &quiet, busy: &busy, thread, order: &order, written: &written };
+        ratio("lessons_reading_beside_a_writer", shared.compare("a look-up by id", get));
+        shared.compare("three fields, newest 10", and);
+        order.store(END, Relaxed);
+        writer.thread().unpark();
+        writer.join().map_err(|_| "the writer of the measurement panicked")?;
+        Ok(())
+    })
+}
+
+struct Shared<'a> {
+    quiet: &'a LessonsIndex,
+    busy: &'a LessonsIndex,
+    thread: &'a Thread,
+    order: &'a AtomicU8,
+    written: &'a AtomicU64,
+}
+
+impl Shared<'_> {
+    fn compare(&self, what: &str, read: impl Fn(&LessonsIndex)) -> f64 {
+        let (mut alone, mut beside) = (Vec::new(), Vec::new());
+        for _ in 0..ROUNDS {
+            alone.push(took(|| read(self.quiet)).0);
+            let before = self.written.load(Relaxed);
+            self.order.store(WRITE, Relaxed);
+            self.thread.unpark();
+            // It has to be at work first.
+            while self.written.load(Relaxed) < before + 20 {
+                thread::yield_now();
+            }
+            let before = self.written.load(Relaxed);
+            let (cpu, wall) = took(|| read(self.busy));
+            let written = self.written.load(Relaxed) - before;
+            self.order.store(PAUSE, Relaxed);
+            beside.push((cpu, number(written) / wall.as_secs_f64()));
+        }
+        let usual = median(beside.iter().map(|(_, rate)| *rate).collect());
+        let kept = beside.iter().filter(|(_, rate)| *rate >= usual / 2.0);
+        let kept: Vec<Duration> = kept.map(|(cpu, _)| *cpu).collect();
+        let (rounds, alone, beside) = (kept.len(), median(alone), median(kept));
+        let segments = format!("{:?}", self.busy.snapshot());
+        say(
+            &format!("{what}, beside a writer"),
+            &format!(
+                "{beside:?} in {rounds} rounds, alone {alone:?}; {usual:.0} written a second; {segments}"
+            ),
+        );
+        over(alone, beside)
+    }
+}
+
+/// Replaces lessons, one after the other, while it may.
+fn write(index: &LessonsIndex, lessons: usize, order: &AtomicU8, written: &AtomicU64) {
+    let mut corpus = Corpus::new(2);
+    loop {
+        match order.load(Relaxed) {
+            WRITE => {}
+            PAUSE => {
+                thread::park();
+                continue;
+            }
+            _ => return,
+        }
+        let id = format!("lesson-{:07}", corpus.below(lessons));
+        let Ok(lesson) = Lesson::builder(id).failure_msg("changed").build() else { return };
+        written.fetch_add(u64::from(index.add(lesson).is_ok()), Relaxed);
+    }
+}
+
+fn took(work: impl FnOnce()) -> (Duration, Duration) {
+    let (wall, start) = (Instant::now(), cpu());
+    work();
+    (cpu().saturating_sub(start), wall.elapsed())
+}
+
+fn median<T: PartialOrd + Copy + Default>(mut all: Vec<T>) -> T {
+    all.sort_by(|a, b| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal));
+    all.get(all.len() / 2).copied().unwrap_or_default()
+}

@@ -1,7 +1,7 @@
 //! The whole engine under many orders of events: who is not woken is a deadlock to shuttle.
 //!
 //! Half of the orders are random, half have few changes of thread at random places ("PCT"). Time
-//! stands still but where a test moves it. 104,000 orders are tried in all; `SHUTTLE_SCHEDULES` sets
+//! stands still but where a test moves it. 112,000 orders are tried in all; `SHUTTLE_SCHEDULES` sets
 //! another number for each test, and `SHUTTLE_SEED` which ones.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -393,7 +393,7 @@ pub(super) fn store<P: BatchProcessor>(
 ) -> Result<ItemId, JournalError> {
     let append = || {
         let first = journal.reserve(u64::try_from(group.len()).unwrap_or(u64::MAX));
-        let ids = (0..).map(|offset| ItemId { seq: first.seq + offset, ..first });
+        let ids = (0..).map(|offset| first.plus(offset));
         let entries: Vec<_> = ids.zip(group.iter().map(|weighed| &weighed.item)).collect();
         journal.append(&entries).map(|()| first)
     };

@@ -92,7 +92,7 @@ impl<P: BatchProcessor> Engine<P> {
         group: Vec<Weighed<P>>,
     ) -> Result<Vec<TicketOf<P>>, Refused<P>> {
         let now = self.steady_now();
-        let ids = (0..).map(|offset| ItemId { seq: first.seq + offset, ..first });
+        let ids = (0..).map(|offset| first.plus(offset));
         let mut state = self.lock();
         for weighed in &group {
             state.queue.release(weighed.weight);

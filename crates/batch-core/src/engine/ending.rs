@@ -131,6 +131,8 @@ impl<P: BatchProcessor> Engine<P> {
         let running: Vec<_> =
             state.in_flight.iter().filter_map(|(_, batch)| batch.upgrade()).collect();
         leftovers.extend(self.hand_back(state));
+        // What was given up meanwhile may be older than what waits.
+        leftovers.sort_by_key(|(id, _)| *id);
         self.acknowledge(Vec::new());
         let in_flight = running.iter().flat_map(|batch| batch.undelivered_ids()).collect();
         CloseReport { leftovers, in_flight, stats: self.stats() }

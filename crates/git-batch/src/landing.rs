@@ -54,9 +54,6 @@ impl Repository {
                 },
             };
             let judged = at_work.run_onto(operations, &order, &mut outcomes, onto, &mut passage);
-            if !judged.is_done() {
-                passage.keep_ends(&order, &mut outcomes);
-            }
             match judged {
                 Judged::LeaveOut(ends) => {
                     passage.ended.extend(ends);

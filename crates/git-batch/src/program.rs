@@ -143,6 +143,16 @@ pub enum GitError {
         /// How long it might run.
         limit: Duration,
     },
+    /// The program, or one that it had started such as a hook, asked something on the terminal, where
+    /// nothing answers it, and was ended.
+    #[error(
+        "{program:?} or a hook of it was stopped as it asked for something on the terminal, and was ended; \
+         use an agent or a credential helper that does not ask, and hooks that need no answer"
+    )]
+    Stopped {
+        /// The program.
+        program: OsString,
+    },
     /// The program wrote more to standard output than is kept, and was ended.
     #[error("{program:?} wrote more than {limit} bytes and was ended")]
     TooMuchOutput {
@@ -236,11 +246,14 @@ impl Git {
                 command.env_remove(name);
             }
         }
+        let ways = ["SSH_ASKPASS_REQUIRE", "GIT_SSH_COMMAND", "GIT_SSH"];
+        if ways.into_iter().all(|name| std::env::var_os(name).is_none()) {
+            // It is not in the foreground of a terminal, so SSH would be stopped there and not answered.
+            command.env("SSH_ASKPASS_REQUIRE", "force");
+        }
         command
             .env("LC_ALL", "C")
             .env("GIT_TERMINAL_PROMPT", "0")
-            // It is not in the foreground of a terminal, so reading there would stop it for ever.
-            .env("SSH_ASKPASS_REQUIRE", "force")
             .current_dir(&self.work_dir)
             .stdin(Stdio::null())
             .arg("--no-pager")

@@ -159,8 +159,6 @@ impl Repository {
             }
             if let Judged::Moved(branches, _) = &ran.judged {
                 passage.end_all_but(branches, operations, order, outcomes);
-            }
-            if !matches!(ran.judged, Judged::Passes) {
                 passage.keep_ends(order, outcomes);
             }
             let end = match ran.judged {

@@ -346,6 +346,28 @@ fn a_gate_that_cannot_run_does_nothing() {
     assert_eq!(fixture.git(["branch", "--format=%(refname:short)"]), "main\n");
 }
 
+/// The gate speaks of what is asked again, and of nothing else.
+#[test]
+fn what_has_landed_has_landed_also_where_the_gate_cannot_run() {
+    let fixture = Fixture::new();
+    fixture.hook("update", "test $1 != refs/heads/b");
+    let operations = || {
+        vec![
+            commit("a", "a", "good\n"),
+            Operation::push("push a", "a"),
+            commit("b", "b", "good\n"),
+            Operation::push("push b", "b"),
+        ]
+    };
+    let first = apply(&fixture, operations());
+    assert!(!first.get("push b").unwrap().is_success(), "{first:?}");
+    let again = open(&fixture, Gate::new("no-such-program")).apply(operations()).unwrap();
+    for id in ["a", "push a"] {
+        assert_eq!(landed(&again, id), landed(&first, id));
+    }
+    assert_eq!(kind(again.get("push b")), Some(OpErrorKind::Gate), "{again:?}");
+}
+
 #[test]
 fn a_preview_asks_the_gate_and_writes_nothing() {
     let fixture = Fixture::new();

@@ -13,6 +13,7 @@ use std::fs;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use git_batch::disk::{self, Change};
 use git_batch::{Commit, GitBatch, Operation, Settings};
@@ -216,10 +217,17 @@ fn assert_finished(fixture: &Fixture, what: &str) {
     fixture.assert_sound();
 }
 
+/// What the disk does is noted for all of a process, so one test at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Two new branches are packed by a process that is killed before it makes that durable. The next one
 /// finds them where they are to be, and ends the batch; then the power goes.
 #[test]
 fn what_a_killed_process_did_not_make_durable_the_next_one_does() {
+    let _alone = alone();
     let fixture = Fixture::new();
     let before = fixture.copy();
     let operations = || -> Vec<Operation> {
@@ -270,6 +278,7 @@ fn what_a_killed_process_did_not_make_durable_the_next_one_does() {
 
 #[test]
 fn a_power_cut_at_any_moment_leaves_no_broken_ref_and_doubles_nothing() {
+    let _alone = alone();
     cut_the_power(20);
 }
 

@@ -36,6 +36,17 @@ fn a_git_that_hangs_is_ended_when_time_is_up() {
     assert_eq!(error.class(), Class::Transient);
 }
 
+/// As by a hook that reads from the terminal, where git is in the background.
+#[test]
+fn a_git_that_is_stopped_is_ended_at_once() {
+    let fix = Fixture::new();
+    let git =
+        fix.git_through(r#"case "$*" in *ls-remote*) kill -TTIN $$;; *) exec "$REAL" "$@";; esac"#);
+    let error = remote_refs(&git, "origin").expect_err("no answer");
+    let PublishError::Git(error @ GitError::Stopped { .. }) = error else { panic!("{error}") };
+    assert!(error.to_string().contains("asked for something on the terminal"), "{error}");
+}
+
 #[test]
 fn output_without_end_is_cut_off() {
     let fix = Fixture::new();

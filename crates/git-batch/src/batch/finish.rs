@@ -44,6 +44,7 @@ impl Batch<'_, '_> {
                 for p in pending {
                     outcomes[p.operation] = Some(Outcome::Failed(error.clone()));
                 }
+                self.settle_unchanged(outcomes);
             }
         }
         // What was only foreseen does not come without what it needs.
@@ -91,6 +92,18 @@ impl Batch<'_, '_> {
         };
         let found = outcomes.iter().map(other).enumerate();
         self.unchanged = found.filter_map(|(index, other)| Some((index, other?))).collect();
+    }
+
+    /// Forgets those of them: nothing of the batch is carried out for now.
+    pub(super) fn forget_unchanged(
+        &mut self,
+        pending: &[Pending],
+        outcomes: &mut [Option<Outcome>],
+    ) {
+        self.note_unchanged(pending, outcomes);
+        for (index, _) in self.unchanged.drain(..) {
+            outcomes[index] = None;
+        }
     }
 
     /// Skips those of them whose others did not come.

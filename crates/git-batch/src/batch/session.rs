@@ -296,6 +296,8 @@ impl<'a> Session<'a> {
                         let waiting = std::mem::take(&mut batch.waiting);
                         judged = Judged::Moved(waiting, std::mem::take(&mut batch.questions));
                     }
+                } else {
+                    batch.forget_unchanged(&pending, outcomes);
                 }
             }
         });

@@ -46,7 +46,7 @@ pub(crate) fn run(gate: &Gate, scratch: &Scratch) -> io::Result<Ran> {
     let mut command = command(gate, &scratch.tree());
     command.env(processes::VARIABLE, scratch.mark());
     command.stdout(writer.try_clone()?).stderr(writer);
-    let mut child = match command.spawn() {
+    let (mut child, running) = match Running::spawn(&mut command, Signal::KILL) {
         Err(error) if is_missing(gate, &scratch.tree(), &error) => {
             let command = scrub::line(gate.to_string().as_bytes());
             let why = format!("the gate `{command}` cannot be run on the merged tree: {error}");
@@ -55,7 +55,6 @@ pub(crate) fn run(gate: &Gate, scratch: &Scratch) -> io::Result<Ran> {
         }
         spawned => spawned?,
     };
-    let running = Running::of(&child);
     // It holds the writing end of the pipe.
     drop(command);
     let kept = Arc::new(Mutex::new(VecDeque::new()));

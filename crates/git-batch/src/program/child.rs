@@ -12,12 +12,20 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+#[cfg(unix)]
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+
 use super::{GitError, Output, Running};
 
 /// How long standard error may stay open after standard output has ended.
 const STDERR_GRACE: Duration = Duration::from_millis(500);
 /// How often it is looked whether somebody still needs the output.
 const LOOK: Duration = Duration::from_millis(50);
+/// How often it is looked whether the child was stopped.
+#[cfg(unix)]
+const LOOK_STOPPED: Duration = Duration::from_millis(250);
+#[cfg(not(unix))]
+const LOOK_STOPPED: Duration = Duration::MAX;
 /// How long git has to remove its lock files after it was asked to end.
 #[cfg(unix)]
 const TERM_GRACE: Duration = Duration::from_secs(2);
@@ -31,23 +39,25 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// Waits for the end of standard output, until time is up or nobody needs it.
+    /// Waits for the end of standard output, until time is up, nobody needs it or the child is stopped.
     fn wait(
         &self,
+        child: &Child,
         stdout_end: &mpsc::Receiver<End>,
         started: Instant,
     ) -> Result<End, RecvTimeoutError> {
         loop {
             let left = self.time.map(|limit| limit.saturating_sub(started.elapsed()));
-            let look = self.stop.as_ref().map(|_| LOOK);
-            let Some(pause) = left.into_iter().chain(look).min() else {
-                return stdout_end.recv().map_err(|_| RecvTimeoutError::Disconnected);
-            };
+            let look = self.stop.as_ref().map_or(LOOK_STOPPED, |_| LOOK);
+            let pause = left.map_or(look, |left| left.min(look));
             let end = stdout_end.recv_timeout(pause);
             let is_over = left == Some(pause)
                 || self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::SeqCst));
             if is_over || !matches!(end, Err(RecvTimeoutError::Timeout)) {
                 return end;
+            }
+            if is_stopped(child) {
+                return Ok(End::Stopped);
             }
         }
     }
@@ -58,6 +68,24 @@ enum End {
     Complete,
     TooMuch,
     Failed(io::Error),
+    /// The child was stopped, and would be for ever.
+    Stopped,
+}
+
+/// Says whether the system has stopped the child: it is in the background of a terminal, and it or one of
+/// its group asked for something there.
+#[cfg(unix)]
+fn is_stopped(child: &Child) -> bool {
+    let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    let asks = [Signal::TTIN, Signal::TTOU].map(|signal| Some(signal.as_raw()));
+    Pid::from_raw(child.id().cast_signed())
+        .and_then(|pid| waitid(WaitId::Pid(pid), options).ok().flatten())
+        .is_some_and(|status| asks.contains(&status.stopping_signal()))
+}
+
+#[cfg(not(unix))]
+fn is_stopped(_: &Child) -> bool {
+    false
 }
 
 pub(super) fn run(
@@ -77,9 +105,8 @@ pub(super) fn run(
         command.process_group(0);
     }
     let started = Instant::now();
-    let mut child =
-        command.spawn().map_err(|source| GitError::Spawn { program: program.clone(), source })?;
-    let running = Running::of(&child);
+    let (mut child, running) = Running::spawn(&mut command, Signal::TERM)
+        .map_err(|source| GitError::Spawn { program: program.clone(), source })?;
 
     let streams = match Streams::open(&mut child, stdin, limits) {
         Ok(streams) => streams,
@@ -89,8 +116,9 @@ pub(super) fn run(
             return Err(GitError::Read { program, source });
         }
     };
-    let failure = match limits.wait(&streams.stdout_end, started) {
+    let failure = match limits.wait(&child, &streams.stdout_end, started) {
         Ok(End::Complete) => return streams.collect(child, running, program),
+        Ok(End::Stopped) => GitError::Stopped { program },
         Ok(End::TooMuch) => GitError::TooMuchOutput { program, limit: limits.stdout },
         Ok(End::Failed(source)) => GitError::Read { program, source },
         Err(RecvTimeoutError::Timeout) => {
@@ -148,21 +176,19 @@ fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     std::thread::Builder::new().name(name.to_owned()).spawn(work).map(drop)
 }
 
-/// Ends the child: first by asking, so that it removes its lock files, then by force.
+/// Ends the child and its process group, such as an SSH connection of its: first by asking, so that it removes its lock files, then by force.
 ///
 /// It has not been waited for yet, so its process id cannot be another's.
 fn stop(mut child: Child, stdout_end: &mpsc::Receiver<End>) {
     #[cfg(unix)]
-    {
-        let asked = Command::new("kill")
-            .args(["-s", "TERM", &child.id().to_string()])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status();
-        if asked.is_ok_and(|status| status.success()) {
+    if let Some(group) = Pid::from_raw(child.id().cast_signed()) {
+        let asked = kill_process_group(group, Signal::TERM);
+        // What is stopped hears of it only then.
+        let _ = kill_process_group(group, Signal::CONT);
+        if asked.is_ok() {
             let _ = stdout_end.recv_timeout(TERM_GRACE);
         }
+        let _ = kill_process_group(group, Signal::KILL);
     }
     #[cfg(not(unix))]
     let _ = stdout_end;

@@ -112,7 +112,8 @@ pub(crate) struct State<P: BatchProcessor> {
     is_called: bool,
     keeper: Keeper,
     /// Those who wait until nothing is queued or in flight.
-    closers: Vec<Waker>,
+    closers: Vec<(u64, Waker)>,
+    next_closer: u64,
     /// Moments at which somebody other than the queue wants to be woken.
     alarms: Vec<Alarm>,
     next_alarm: u64,
@@ -193,6 +194,7 @@ impl<P: BatchProcessor> Engine<P> {
                 is_called: false,
                 keeper: Keeper::Absent,
                 closers: Vec::new(),
+                next_closer: 0,
                 alarms: Vec::new(),
                 next_alarm: 0,
                 buried: Vec::new(),
@@ -289,12 +291,6 @@ impl<P: BatchProcessor> Engine<P> {
         let state = self.lock();
         let oldest = state.queue.oldest()?;
         Some(self.now().saturating_sub(oldest))
-    }
-
-    /// Returns an id that no item has yet, above those of all that were accepted.
-    pub(crate) fn next_id(&self) -> ItemId {
-        let journal = self.hooks.journal.as_ref();
-        journal.map_or_else(|| self.lock().next_ids.peek(), |journal| journal.reserve(0))
     }
 
     /// Returns the error that closed the batcher.

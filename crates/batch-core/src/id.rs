@@ -27,11 +27,6 @@ impl ItemId {
 pub(crate) struct NextIds(u64);
 
 impl NextIds {
-    /// Returns the id that comes next.
-    pub(crate) fn peek(&self) -> ItemId {
-        ItemId { epoch: 0, seq: self.0 }
-    }
-
     /// Takes the next ids, so many, and returns the first.
     #[inline]
     pub(crate) fn take(&mut self, count: usize) -> ItemId {

@@ -15,8 +15,8 @@ use crate::panics;
 /// come to its end it calls [`ack`](Self::ack). What was accepted and not acknowledged before the
 /// process died comes back from [`unacked`](Self::unacked) under the same ids. So work is done *at
 /// least once*: an item can come back although its work was done when the process died between the
-/// two, and its [`ItemId`] is the key by which a processor can notice that. An item that its
-/// processor drops without a result, and without a panic, is not acknowledged.
+/// two, and its [`ItemId`] is the key by which a processor can notice that. What is dropped
+/// without a result when the batcher is closed, or its last handle is gone, is not acknowledged.
 ///
 /// One batcher at a time uses a journal. All methods may be called from many threads at once and
 /// are never called under a lock of the batcher, so that calls of `append` can share one write.

@@ -372,19 +372,19 @@ where
     /// tickets say [`BatchError::Cancelled`].
     ///
     /// What somebody has claimed or holds a [`PendingBatch`] of stays, as do the items that wait
-    /// behind it for their turn. Items that are submitted meanwhile may come along.
+    /// behind it for their turn. Items that are submitted meanwhile may come along, so that it does not
+    /// end while others submit without a pause.
     pub fn clear(&self) -> Vec<(ItemId, I)> {
         let mut cleared = Vec::new();
-        // Others may submit without end.
-        let later = self.engine().next_id();
-        let mut is_done = false;
-        while !is_done {
+        loop {
             // What is queued is parked by this, as far as its key has its turn.
             drop(self.flush());
-            let parked = self.shelf().take_idle().into_iter().filter_map(Arc::into_inner);
-            let items: Vec<_> = parked.flat_map(|parked| parked.batch.withdraw()).collect();
-            is_done = items.iter().all(|(id, _)| *id >= later);
-            cleared.extend(items);
+            let idle = self.shelf().take_idle();
+            if idle.is_empty() {
+                break;
+            }
+            let parked = idle.into_iter().filter_map(Arc::into_inner);
+            cleared.extend(parked.flat_map(|parked| parked.batch.withdraw()));
         }
         cleared.sort_by_key(|(id, _)| *id);
         cleared

@@ -23,16 +23,21 @@ impl Receipts {
         Self { acknowledge: Box::new(move |ids| journal.ack(ids)), owed: Mutex::new(Vec::new()) }
     }
 
-    /// Acknowledges items, along with those that are owed. Blocks for the journal.
-    pub(crate) fn acknowledge(&self, mut ids: Vec<ItemId>) -> Result<(), JournalError> {
-        let mut all = mem::take(&mut *lock(&self.owed));
-        all.append(&mut ids);
-        if all.is_empty() {
+    /// Acknowledges items, and then those that are owed: what the journal never takes keeps it from no
+    /// other. Blocks for the journal.
+    pub(crate) fn acknowledge(&self, ids: Vec<ItemId>) -> Result<(), JournalError> {
+        self.tell(ids)?;
+        let owed = mem::take(&mut *lock(&self.owed));
+        self.tell(owed)
+    }
+
+    fn tell(&self, mut ids: Vec<ItemId>) -> Result<(), JournalError> {
+        if ids.is_empty() {
             return Ok(());
         }
-        let told = guard(|| (self.acknowledge)(&all));
+        let told = guard(|| (self.acknowledge)(&ids));
         if told.is_err() {
-            lock(&self.owed).append(&mut all);
+            lock(&self.owed).append(&mut ids);
         }
         told
     }

@@ -371,7 +371,7 @@ impl<I, O, E> Shared<I, O, E> {
                 ledger.settle(self.id, &taken);
             } else if let Some(receipts) = &self.receipts {
                 // Nobody is left to hear of an error; the items come back after the next start.
-                let _ = receipts.acknowledge(ended(&taken).collect());
+                let _ = receipts.acknowledge(ended(&taken, true).collect());
             }
             let mut round = Round::new();
             for entry in taken {
@@ -491,13 +491,17 @@ impl<I, O, E> Shared<I, O, E> {
     }
 }
 
-/// Returns the items of a round that came to their end. One that the processor let go of without a
-/// word did not: a journal keeps it for the next start.
-pub(crate) fn ended<O, E>(round: &[EntryOf<O, E>]) -> impl Iterator<Item = ItemId> {
-    let is_unknown = |slot: &Seat<O, E>| {
-        matches!(slot, Seat::Resolved(_, Err(BatchError::Unresolved { panic: None })))
+/// Returns the items of a round that came to their end. One that is let go of without a word when the
+/// batcher `is_stopping` did not: a journal keeps it for the next start.
+pub(crate) fn ended<O, E>(
+    round: &[EntryOf<O, E>],
+    is_stopping: bool,
+) -> impl Iterator<Item = ItemId> {
+    let is_left = move |slot: &Seat<O, E>| {
+        is_stopping
+            && matches!(slot, Seat::Resolved(_, Err(BatchError::Unresolved { panic: None })))
     };
-    round.iter().filter(move |entry| !is_unknown(&entry.slot)).map(|entry| entry.id)
+    round.iter().filter(move |entry| !is_left(&entry.slot)).map(|entry| entry.id)
 }
 
 /// Delivers to items that may not be tried again the error of their last attempt.

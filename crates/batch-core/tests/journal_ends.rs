@@ -96,7 +96,7 @@ fn an_acknowledgement_that_fails_is_told_and_made_again_with_the_next() {
         assert_eq!(batcher.submit(2).unwrap().wait().unwrap(), 3);
         let report = batcher.close(Close::Drain, LONG);
         assert_eq!((report.stats.completed, report.stats.in_flight), (2, 0));
-        assert_eq!((journal.left(), journal.acked()), (vec![], vec![1, 2]));
+        assert_eq!((journal.left(), journal.acked()), (vec![], vec![2, 1]));
     }
 }
 
@@ -128,17 +128,22 @@ fn a_batch_that_outlives_its_engine_is_acknowledged() {
 }
 
 #[test]
-fn what_the_processor_let_go_of_without_a_word_comes_back() {
+fn what_is_let_go_of_without_a_word_comes_back_if_the_batcher_is_closed() {
     let (keeps, journal) = (Keeps::default(), Memory::new());
     let batcher = keeping(&keeps, &journal).build().unwrap();
+    let first = batcher.submit(0).unwrap();
+    drop(keeps.take());
+    assert!(matches!(first.wait(), Err(BatchError::Unresolved { panic: None })));
+    assert_eq!(journal.acked(), [0], "to drop it was what the processor did with it");
+    keeps.has_one.shut();
     let tickets = batcher.submit_all([1, 2]).unwrap();
     let batch = keeps.take();
+    batcher.close(Close::Drain, Duration::ZERO);
     batch.slot(0).resolve(Ok(10));
     drop(batch);
     let outcomes = tickets.wait();
     assert!(matches!(&outcomes[..], [Ok(10), Err(BatchError::Unresolved { panic: None })]));
-    batcher.close(Close::Drain, LONG);
-    assert_eq!((journal.left(), journal.acked()), (vec![2], vec![1]));
+    assert_eq!((journal.left(), journal.acked()), (vec![2], vec![0, 1]));
 }
 
 #[test]

@@ -3,13 +3,12 @@
 
 mod common;
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::thread;
 use std::time::Duration;
 
 use batch_core::{
     BatchError, BatchId, BatchState, Batcher, Builder, Close, ItemId, Outcome, PendingBatch, Pull,
-    Ticket,
 };
 
 use common::LONG;
@@ -328,24 +327,4 @@ fn what_waits_behind_a_parked_batch_ends_too_once_nobody_can_pull() {
         let outcomes = tickets.wait();
         assert!(outcomes.iter().all(|o| matches!(o, Err(BatchError::Unresolved { panic: None }))));
     }
-}
-
-/// Each look for more finds what somebody has submitted since.
-#[test]
-fn clear_ends_while_others_submit() {
-    let batcher = batcher();
-    let is_over = AtomicBool::new(false);
-    thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| {
-                while !is_over.load(SeqCst) {
-                    let _ = batcher.try_submit(1).map(Ticket::detach);
-                }
-            });
-        }
-        let ids: Vec<_> = (0..3).map(|_| batcher.submit(2).unwrap().id()).collect();
-        let cleared = batcher.clear();
-        assert!(ids.iter().all(|id| cleared.iter().any(|(other, _)| other == id)));
-        is_over.store(true, SeqCst);
-    });
 }

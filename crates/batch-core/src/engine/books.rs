@@ -47,7 +47,10 @@ impl<P: BatchProcessor> Ledger<P::Item, P::Output, P::Error> for Engine<P> {
 
     fn settle(&self, batch: BatchId, round: &[PlaceOf<P>]) {
         // Acknowledged before anybody sees a result, so that no result that was seen comes again.
-        self.acknowledge(ended(round).collect());
+        if self.receipts.is_some() {
+            let is_stopping = self.lock().stopping;
+            self.acknowledge(ended(round, is_stopping).collect());
+        }
         let ends = round.iter().map(|entry| (entry.mark, end_of(entry)));
         let now = self.steady_now();
         self.lock().queue.settle(now, batch, ends);

@@ -1,6 +1,6 @@
 //! How an engine is emptied: flush, close, and the end of the last handle.
 
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::{Engine, PlaceOf, State, Transaction};
@@ -25,7 +25,7 @@ pub(crate) struct Ending<I> {
     leftovers: Vec<(ItemId, I)>,
     until: Time,
     alarm: Option<u64>,
-    waker: Option<Waker>,
+    closer: Option<u64>,
 }
 
 impl<P: BatchProcessor> Engine<P> {
@@ -49,10 +49,11 @@ impl<P: BatchProcessor> Engine<P> {
         if !current::is_running(self.id()) && !self.settings.is_stepped() {
             let sleeper = Sleeper::new();
             let waker = sleeper.waker();
+            let mut closer = None;
             loop {
                 let mut state = self.lock();
                 if state.is_idle() || is_over(until) {
-                    state.forget_closer(&waker);
+                    state.forget_closer(closer);
                     break;
                 }
                 if self.settings.is_inline() && !state.leading && state.queue.has_ready() {
@@ -60,7 +61,7 @@ impl<P: BatchProcessor> Engine<P> {
                     self.lead_now();
                     continue;
                 }
-                state.add_closer(waker.clone());
+                closer = Some(state.add_closer(closer, waker.clone()));
                 drop(state);
                 sleeper.sleep(until);
             }
@@ -73,7 +74,7 @@ impl<P: BatchProcessor> Engine<P> {
         let until = self.now().saturating_add(nanos(timeout));
         let leftovers = self.begin_close(mode);
         self.go_on();
-        Ending { leftovers, until, alarm: None, waker: None }
+        Ending { leftovers, until, alarm: None, closer: None }
     }
 
     pub(crate) fn poll_close(
@@ -82,21 +83,17 @@ impl<P: BatchProcessor> Engine<P> {
         context: &Context<'_>,
     ) -> Poll<CloseReport<P::Item>> {
         // Cloned before the lock: a waker is user code.
-        let [waker, known, other] = [(); 3].map(|()| context.waker().clone());
-        let before = ending.waker.take();
+        let (waker, other) = (context.waker().clone(), context.waker().clone());
         let mut state = self.lock();
         state.clear_alarm(ending.alarm.take());
-        if let Some(before) = &before {
-            state.forget_closer(before);
-        }
         let is_over = state.is_idle() || self.now() >= ending.until;
         if is_over || current::is_running(self.id()) {
+            state.forget_closer(ending.closer.take());
             drop(state);
             return Poll::Ready(self.end_close(std::mem::take(&mut ending.leftovers)));
         }
         ending.alarm = Some(state.set_alarm(ending.until, other));
-        ending.waker = Some(known);
-        state.add_closer(waker);
+        ending.closer = Some(state.add_closer(ending.closer, waker));
         Poll::Pending
     }
 
@@ -104,9 +101,7 @@ impl<P: BatchProcessor> Engine<P> {
     pub(crate) fn forget_close(&self, ending: &mut Ending<P::Item>) {
         let mut state = self.lock();
         state.clear_alarm(ending.alarm.take());
-        if let Some(waker) = &ending.waker {
-            state.forget_closer(waker);
-        }
+        state.forget_closer(ending.closer.take());
         // Whoever closes next gets them.
         state.leftovers.append(&mut ending.leftovers);
     }

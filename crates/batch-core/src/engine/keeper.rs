@@ -126,14 +126,21 @@ impl<P: BatchProcessor> State<P> {
         }
     }
 
-    /// Notes that nobody waits with `waker` any more until nothing is queued or in flight.
-    pub(super) fn forget_closer(&mut self, waker: &Waker) {
-        self.buried.extend(self.closers.extract_if(.., |known| known.will_wake(waker)));
+    /// Notes that one does not wait any more until nothing is queued or in flight.
+    pub(super) fn forget_closer(&mut self, known: Option<u64>) {
+        if let Some(known) = known {
+            let gone = self.closers.extract_if(.., |(id, _)| *id == known);
+            self.buried.extend(gone.map(|(_, waker)| waker));
+        }
     }
 
-    /// Has `waker` woken when nothing is queued or in flight.
-    pub(super) fn add_closer(&mut self, waker: Waker) {
-        self.forget_closer(&waker);
-        self.closers.push(waker);
+    /// Has `waker` woken when nothing is queued or in flight, in place of what was `known`; returns the
+    /// id by which it is forgotten.
+    pub(super) fn add_closer(&mut self, known: Option<u64>, waker: Waker) -> u64 {
+        self.forget_closer(known);
+        let id = self.next_closer;
+        self.next_closer += 1;
+        self.closers.push((id, waker));
+        id
     }
 }

@@ -176,7 +176,7 @@ impl<P: BatchProcessor> Transaction<'_, P> {
             room.call(queue.is_closed(), has_room, |waker| self.wake(waker));
         }
         if !state.closers.is_empty() && state.is_idle() {
-            state.closers.drain(..).for_each(|waker| self.wake(waker));
+            state.closers.drain(..).for_each(|(_, waker)| self.wake(waker));
         }
         let is_over = self.engine.is_over(state);
         if is_over {

@@ -37,6 +37,10 @@ impl Gate {
         self.0.1.notify_all();
     }
 
+    pub(crate) fn shut(&self) {
+        *self.0.0.lock().unwrap() = false;
+    }
+
     pub(crate) fn pass(&self) {
         drop(self.0.1.wait_while(self.0.0.lock().unwrap(), |open| !*open).unwrap());
     }

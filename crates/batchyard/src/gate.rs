@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use git_batch::Gate;
@@ -43,9 +43,26 @@ const SEEN: &[&str] = &[
     "GOCACHE",
     "GOMODCACHE",
     "GOFLAGS",
+    "GOROOT",
+    "GOPROXY",
+    "GRADLE_USER_HOME",
+    "ANDROID_HOME",
     "JAVA_HOME",
     "NODE_PATH",
+    "PYTHONPATH",
     "VIRTUAL_ENV",
+    "CC",
+    "CXX",
+    "AR",
+    "CFLAGS",
+    "CXXFLAGS",
+    "CPPFLAGS",
+    "LDFLAGS",
+    "PKG_CONFIG_PATH",
+    "LIBCLANG_PATH",
+    "NIX_*",
+    "XDG_*",
+    "NO_PROXY",
 ];
 
 /// What a command says of its gate.
@@ -112,7 +129,9 @@ pub(crate) fn refuse_missing(program: &str) -> Result<(), Stop> {
     } else {
         let folders =
             std::env::var_os("PATH").unwrap_or_else(|| OsStr::new("/bin:/usr/bin").into());
-        if std::env::split_paths(&folders).any(|folder| is_program(&folder.join(path))) {
+        // A relative folder is one of the tree.
+        let has_it = |folder: PathBuf| folder.is_relative() || is_program(&folder.join(path));
+        if std::env::split_paths(&folders).any(has_it) {
             return Ok(());
         }
         " on PATH"

@@ -454,7 +454,7 @@ fn a_gate_keeps_out_whom_it_fails_with() {
     let ran = land(&[], &["no-such-program"]).code(1);
     assert_eq!(ran.line("task/c")["error"]["kind"], "gate");
     // Nothing is left for it to say about the others.
-    assert_eq!(ran.line("task/a")["no_change"], true);
+    assert_eq!(ran.line("task/a")["no_change"], true, "{ran:?}");
     land(&["--fresh"], &[]).code(2);
     land(&["--gate-timeout", "0s"], &["true"]).code(2);
     land(&["--gate-env", "OPENAI_API_KEY"], &["true"]).code(2);

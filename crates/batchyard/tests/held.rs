@@ -41,6 +41,43 @@ fn a_branch_that_cannot_begin_anew_leaves_the_run_unfinished() {
     assert!(tree.contains("a.txt") && !tree.contains("left.txt"), "{tree}");
 }
 
+/// It cannot be set to the base, and what the gate has refused is not gone on from.
+#[test]
+fn a_branch_of_an_earlier_run_that_is_checked_out_leaves_the_run_unfinished() {
+    let gate = "gate.run = [\"sh\", \"-c\", \"! test -e left.txt\"]";
+    let yard = planned(gate, &[("one", "left.txt")]);
+    run(&yard, &Server::start(Creates::Work)).code(1);
+    another_plan(&yard, &[(gate, ""), ("left.txt", "a.txt")]);
+    yard.git("repo", &["switch", "-q", "batchyard/one"]);
+    let server = Server::start(Creates::Work);
+    let ran = run(&yard, &server).code(3);
+    assert!(ran.stderr.contains("switch to another branch"), "{ran:?}");
+    yard.git("repo", &["switch", "-q", "main"]);
+    run(&yard, &server).code(0);
+    assert_eq!((server.creates().len(), yard.receives()), (1, 1));
+    let tree = yard.git("remote.git", &["ls-tree", "--name-only", "main"]);
+    assert!(tree.contains("a.txt") && !tree.contains("left.txt"), "{tree}");
+}
+
+/// Such as a database that is up by now: the trees are the same.
+#[test]
+fn a_gate_that_failed_for_what_is_outside_of_the_tree_is_asked_again() {
+    let yard = planned("", &[("one", "a.txt")]);
+    let flag = yard.path("flag");
+    another_plan(
+        &yard,
+        &[(
+            "[[task]]",
+            &format!("[gate]\nrun = [\"test\", \"-e\", \"{}\"]\n\n[[task]]", flag.display()),
+        )],
+    );
+    let server = Server::start(Creates::Work);
+    run(&yard, &server).code(3);
+    yard.write("flag", "");
+    run(&yard, &server).code(0);
+    assert_eq!((server.creates().len(), yard.receives()), (1, 1));
+}
+
 /// A push that was refused again and again, and goes through when it is allowed to.
 #[test]
 fn nothing_is_said_to_have_landed_that_did_not_reach_the_base() {

@@ -182,7 +182,7 @@ fn a_second_signal_takes_the_gate_along() {
     yard.run_with(["git", "apply", "--repo", "repo", "-"], op).code(0);
     let alive = named_pipe(&yard, "alive");
     // It has the pipe open as long as it, or what it has started, is there.
-    let script = format!("exec > '{}'; echo; sleep 1000; sleep 1000", alive.display());
+    let script = format!("exec > '{}'; echo; sleep 30; sleep 30", alive.display());
     let mut child = yard
         .program()
         .args(["git", "land", "--repo", "repo", "--onto", "main", "b", "--gate"])

@@ -65,21 +65,21 @@ pub(crate) fn run(session: &Session, options: &Options) -> Result<Exit, Stop> {
     lessons::say_faults(session, &plan.lessons, &index.report());
     let study = Study::new(prompts, index.snapshot());
     study.check(&plan)?;
-    if plan.demo.is_none() {
-        // Failures become lessons, after all has been paid for.
-        lessons::writable(&plan.lessons)?;
-    }
     if let Some(Gate { argv, .. }) = &plan.gate {
         gate::refuse_missing(argv.first().map_or("", String::as_str))?;
     }
     if options.dry_run {
         return dry_run(session, &plan, name, &provider, &study);
     }
+    if plan.demo.is_none() {
+        // Failures become lessons, after all has been paid for.
+        lessons::writable(&plan.lessons)?;
+    }
     let started = Started::new(&plan, &*provider);
     let Some(demo) = &plan.demo else {
-        let (git, repository) = open(session, &plan, repository_of(&plan))?;
-        let onto = can_land(&plan, &repository)?;
         let folder = plan.state.clone().unwrap_or_else(|| plan.default_state());
+        let (git, repository) = open(session, &plan, repository_of(&plan), &folder)?;
+        let onto = can_land(&plan, &repository)?;
         let state = RunState::open(&folder, started)?;
         let (lessons, may_push) = (plan.lessons.as_path(), name != ProviderName::Offline);
         let site = Site { git, repository, onto, lessons, may_push, scratch: None };
@@ -91,7 +91,7 @@ pub(crate) fn run(session: &Session, options: &Options) -> Result<Exit, Stop> {
     let state = RunState::open(&folder, started)?;
     scratch.build(&plan, demo, &session.output)?;
     session.output.note(format!("scratch remote: {}", scratch.remote().display()));
-    let (git, repository) = open(session, &plan, &scratch.repository())?;
+    let (git, repository) = open(session, &plan, &scratch.repository(), &folder)?;
     let site = Site {
         git,
         repository,
@@ -116,12 +116,20 @@ struct Site<'a> {
     scratch: Option<&'a Scratch>,
 }
 
-fn open(session: &Session, plan: &Plan, folder: &Path) -> Result<(GitBatch, Repository), Stop> {
+/// Opens the repository in `folder`, for a run whose state is in `state`.
+fn open(
+    session: &Session,
+    plan: &Plan,
+    folder: &Path,
+    state: &Path,
+) -> Result<(GitBatch, Repository), Stop> {
     let mut settings = Settings::default().with_remote(&plan.remote);
     if let Some(Gate { argv, env }) = &plan.gate
         && let Some(gate) = gate::of(session, argv, env)
     {
-        settings = settings.with_gate(gate);
+        // What kept an earlier run from landing may have been outside of the trees.
+        let has_landed = RunState::has_begun_to_land(state);
+        settings = settings.with_gate(if has_landed { gate.afresh() } else { gate });
     }
     let git = git_apply::open(folder, settings)?;
     Ok((git, Repository::open(folder, &plan.remote)?))

@@ -132,8 +132,9 @@ pub(crate) fn land(
 pub(crate) fn unlanded(fault: &str, state: &RunState) -> Stop {
     let state = state.folder().display();
     Stop::unfinished(fault).help(format_args!(
-        "the answers are kept; put it right and run again to go on: nothing is paid twice, and \
-         [gate] and `push` in [land] may be other ones; or remove {state} to give the answers up"
+        "the answers are kept; put it right and run again to go on: nothing is paid twice. [gate] may \
+         be another one by then (`env` there names variables that it lacks), and so may `push` in \
+         [land] (\"branches\" lands all that the remote takes). Or remove {state} to give the answers up"
     ))
 }
 
@@ -179,6 +180,13 @@ fn begin(
         let base = match known.get(&branch) {
             None => Some(from),
             Some(local) if has_begun || local.tip == from => None,
+            // Not to be set, and not to be gone on from: a commit on it would take that along.
+            Some(local) if local.is_checked_out && local.is_of_a_run => {
+                return Err(unreachable(format!(
+                    "branch \"{branch}\" is checked out, and has what an earlier run left there; \
+                     switch to another branch"
+                )));
+            }
             Some(local) if local.is_checked_out => None,
             // Somebody is at work there, unless all of it is in what it begins at.
             Some(local) if !local.is_of_a_run && !repository.is_ancestor(local.tip, from) => None,

@@ -99,7 +99,8 @@ impl RunState {
         }
         // Answers are in it, and prompts.
         if fs::metadata(folder).map_err(cannot)?.permissions().mode() & 0o077 != 0 {
-            fs::set_permissions(folder, Permissions::from_mode(0o700)).map_err(cannot)?;
+            // A file system without owners has none to keep out.
+            let _ = fs::set_permissions(folder, Permissions::from_mode(0o700));
         }
         let lock = FolderLock::take(folder)?;
         let mut state = RunState { folder: folder.to_owned(), is_new: false, _lock: lock };
@@ -179,6 +180,12 @@ impl RunState {
 
     pub(crate) fn results(&self) -> PathBuf {
         self.folder.join("results.jsonl")
+    }
+
+    /// Says whether a run whose state is in `folder` has begun to land. What is wrong with it is said when it
+    /// is opened.
+    pub(crate) fn has_begun_to_land(folder: &Path) -> bool {
+        folder.join(LANDING).exists()
     }
 
     /// Returns what the landing of the run is called, and where it is, if it has begun.

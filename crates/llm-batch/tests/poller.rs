@@ -77,12 +77,12 @@ impl Provider for Uneven {
 
     fn poll(&self, batch_id: &str, _: &Call<'_>) -> Result<Progress, CallError> {
         let mut polls = self.polls.lock().unwrap();
-        let polls = polls.entry(batch_id.to_owned()).or_default();
-        *polls += 1;
+        *polls.entry(batch_id.to_owned()).or_default() += 1;
         if batch_id != "runs" {
             return Err(CallError::Passing { message: "a bad day".to_owned(), retry_after: None });
         }
-        if *polls == 200 {
+        let have_failed = ["fails", "fails too"].map(|id| polls.get(id).is_some_and(|n| *n >= 2));
+        if polls["runs"] >= 200 && have_failed == [true, true] {
             self.stop.stop();
         }
         Ok(Progress::Running)

@@ -41,14 +41,28 @@ pub(super) fn of(dir: &Path, log: &Path) -> Result<String, Error> {
     Ok(name(&machine(Path::new(MACHINE))?, Birth::of(dir)?, Birth::of(log)?))
 }
 
-/// Returns the id of the machine, or nothing where it has none. One that is there and cannot be read is
-/// an error: with another name, what is lost would be held for good.
+/// Returns the id of the machine, or nothing where it has none, or none that this program may read. A fault
+/// that passes is an error: with another name, what is lost would be held for good.
 fn machine(path: &Path) -> Result<String, Error> {
     match fs::read_to_string(path) {
         Ok(id) => Ok(id.trim().to_owned()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+        Err(error) if is_lasting(error.kind()) => Ok(String::new()),
         Err(error) => Err(durable::io("read", path)(error)),
     }
+}
+
+/// Says whether the next start finds the same: none, a folder that a container was given in its place, or
+/// one that is out of bounds.
+fn is_lasting(kind: io::ErrorKind) -> bool {
+    use io::ErrorKind as Kind;
+    matches!(
+        kind,
+        Kind::NotFound
+            | Kind::PermissionDenied
+            | Kind::IsADirectory
+            | Kind::NotADirectory
+            | Kind::InvalidData
+    )
 }
 
 fn name(machine: &str, folder: Birth, log: Birth) -> String {
@@ -93,12 +107,15 @@ mod tests {
         assert_ne!(of(&folder, &log).unwrap(), before);
     }
 
-    /// The name of the folder was then another one, in all intents that were written.
     #[test]
-    fn a_machine_without_an_id_has_none_and_one_that_cannot_be_read_is_an_error() {
+    fn a_machine_without_an_id_that_can_be_read_has_none() {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(machine(&dir.path().join("none")).unwrap(), "");
-        assert!(machine(dir.path()).is_err());
+        // As a container has it that was given what the machine has not.
+        assert_eq!(machine(dir.path()).unwrap(), "");
+        let garbled = dir.path().join("garbled");
+        fs::write(&garbled, [0xff]).unwrap();
+        assert_eq!(machine(&garbled).unwrap(), "");
     }
 
     #[test]

@@ -164,9 +164,10 @@ impl<P: BatchProcessor> Batcher<P> {
         self.engine().cancel(id, None)
     }
 
-    /// Queues what earlier runs left in the journal, in order and under the same ids, and returns
-    /// the tickets, each with what `label` makes of its item. The bounds on items and weight do
-    /// not hold for them; one that alone is too heavy for a batch goes alone. A second call, or one without a journal, returns nothing.
+    /// Queues what earlier runs left in the journal, in order and under the same ids, and returns the
+    /// tickets, each with what `label` makes of its item. The bounds on items and weight do not hold
+    /// for them; one that alone is too heavy for a batch goes alone. A second call, or one without a
+    /// journal, returns nothing.
     ///
     /// Blocks while the journal is read.
     ///

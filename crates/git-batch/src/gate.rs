@@ -17,12 +17,13 @@ pub(crate) use self::verdicts::{Verdict, Verdicts};
 
 /// A command that says whether a landing may be pushed.
 ///
-/// It runs in a folder of its own that holds the files of the merged tree and nothing else, not even
-/// a `.git`, and passes if it ends with status 0. Nothing of the repository is locked while it runs,
-/// only while the files are put there, which can be a download where filters fetch them. A tree that
-/// cannot be checked out, as where a filter is missing, has failed; but where what stood there before
-/// cannot be checked out either, nobody is left out for it
-/// ([`OpErrorKind::Repository`](crate::OpErrorKind::Repository)), and nothing of that branch is pushed. If it fails, the landing is taken apart: the first branch with which it fails is left out
+/// It runs in a folder of its own that holds the files of the merged tree and nothing else, not even a
+/// `.git`, and passes if it ends with status 0. Nothing of the repository is locked while it runs, only
+/// while the files are put there, which can be a download where filters fetch them. A tree that cannot
+/// be checked out, as where a filter is missing, has failed; but where what stood there before cannot
+/// be checked out either, nobody is left out for it
+/// ([`OpErrorKind::Repository`](crate::OpErrorKind::Repository)), and nothing of that branch is pushed.
+/// If it fails, the landing is taken apart: the first branch with which it fails is left out
 /// ([`OpErrorKind::Gate`](crate::OpErrorKind::Gate)), and the others are merged without it and looked
 /// at again, so that all that is pushed has passed as a whole. Nobody is left out for a failure that
 /// was seen only once. Of `n` branches one bad one costs at most `4 + log2(n)` runs. Where what the

@@ -94,7 +94,8 @@
 //! are; those with functions of a store, with literals of lists, maps, floats and negative numbers, with a
 //! `for` or `with` over a call, or with an `include` that gives variables are compiled and rendered by
 //! [`upon`](https://docs.rs/upon), which also says what is wrong where data does not fit. A change copies a
-//! small part of the map of names, once for all changes that come at the same time. Figures beside `upon`, minijinja and handlebars are in `docs/perf.md` of the repository.
+//! small part of the map of names, once for all changes that come at the same time. Figures beside `upon`,
+//! minijinja and handlebars are in `docs/perf.md` of the repository.
 //!
 //! # Features
 //!

@@ -121,7 +121,6 @@ fn a_watch_reloads_keeps_what_is_good_and_ends() {
     assert_eq!(render(&prompts), "better");
 }
 
-/// The system tells of the change long before the interval is over.
 /// A thread that waits for its own end panics.
 #[test]
 fn a_watch_can_be_dropped_by_what_it_calls() {
@@ -141,6 +140,7 @@ fn a_watch_can_be_dropped_by_what_it_calls() {
     assert!(told.recv().is_err(), "the thread has ended without a second call");
 }
 
+/// The system tells of the change long before the interval is over.
 #[cfg(feature = "watch")]
 #[test]
 fn the_system_tells_of_a_change() {

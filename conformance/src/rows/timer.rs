@@ -30,8 +30,8 @@ pub(super) fn trickle(engine: &Candidate) -> Verdict {
             tokio::spawn(ask(running.call(0, item)));
         }
         until(|| script.began(0).is_some()).await;
-        // Counted in items, as a machine that is busy holds these up too: what comes in two lingers.
-        let most = 1 + 2 * setup.linger.as_millis() / APART.as_millis();
+        // Counted in items, as a machine that is busy holds these up too: what comes in four lingers.
+        let most = 1 + 4 * setup.linger.as_millis() / APART.as_millis();
         let in_time = script.ran()[0].items.len() as u128 <= most;
         let waited = script.began(0).map(|began| began - submitted).unwrap_or_default();
         if engine.lacks(Part::Linger) {

@@ -159,7 +159,8 @@ impl<P: BatchProcessor> Batcher<P> {
     ///
     /// Takes time in the number of keys and of items that wait; [`Ticket::cancel`](crate::Ticket::cancel)
     /// knows the key. Blocks for nothing but the journal's acknowledgement, and with an
-    /// [`inline`](Builder::inline) batcher for what the item held back.
+    /// [`inline`](Builder::inline) batcher for what the item held back, which is run here: whoever
+    /// cancels several of a key begins with the last.
     pub fn cancel(&self, id: ItemId) -> Option<P::Item> {
         self.engine().cancel(id, None)
     }

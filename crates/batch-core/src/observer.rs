@@ -15,6 +15,9 @@ use crate::sync::Arc;
 /// that events of different threads can come in any order: an item can be settled before the one
 /// who submitted it has told that it was admitted.
 ///
+/// In an event its batcher is as it is inside the processor: what would have to wait is refused, as
+/// the thread may be the one that is waited for, and a close hands back what waits at once.
+///
 /// # Examples
 /// ```
 /// use std::sync::Arc;

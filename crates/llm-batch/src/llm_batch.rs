@@ -99,6 +99,9 @@ impl LlmBatch {
     /// it collects what is there and waits for the rest, and hands over only what is not recorded
     /// as handed over, or, where [`held`](Builder::held) is set, what is not in there.
     ///
+    /// `on_outcome` may submit to this batcher, but must not wait for the ticket: the run may have the
+    /// room that its request needs.
+    ///
     /// # Errors
     ///
     /// [`Error::Ambiguous`] and [`Error::Pending`] when part of it is not finished; they carry the

@@ -4,7 +4,8 @@ use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::time::Duration;
 
-const FIRST: Duration = Duration::from_secs(2);
+/// The first wait, where no interval was set.
+pub(crate) const FIRST: Duration = Duration::from_secs(2);
 /// So that a provider is not asked without a pause, whatever was set.
 const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_mins(1);

@@ -71,9 +71,9 @@ impl<T: Tell> Session<'_, T> {
     /// Asks once how far a batch is, and collects it when it has ended.
     pub(crate) fn watch(&mut self, mut watch: Watch) -> Result<(), Error> {
         self.cancel_in_time(&mut watch);
-        let polled = match mem::replace(&mut watch.progress, Progress::Running) {
-            Progress::Running => self.engine.provider.poll(&watch.batch_id, &self.call),
-            known => Ok(known),
+        let (polled, is_news) = match mem::replace(&mut watch.progress, Progress::Running) {
+            Progress::Running => (self.engine.provider.poll(&watch.batch_id, &self.call), true),
+            known => (Ok(known), false),
         };
         let failed = match polled {
             Ok(Progress::Running) => {
@@ -86,8 +86,11 @@ impl<T: Tell> Session<'_, T> {
             Ok(Progress::Ended) => {
                 watch.progress = Progress::Ended;
                 self.resend.after_success();
-                let model = self.engine.state().record(watch.at).intent.model.clone();
-                self.engine.intake.has_ended(&model);
+                // Once, and not at each time that its results cannot be read yet.
+                if is_news {
+                    let model = self.engine.state().record(watch.at).intent.model.clone();
+                    self.engine.intake.has_ended(&model);
+                }
                 self.collect(&mut watch)?
             }
             Ok(Progress::Rejected(rejection)) => return self.rejected(watch, rejection),

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::backoff::{Backoff, FURTHEST};
+use crate::backoff::{Backoff, FIRST, FURTHEST};
 
 /// Keeps back all who share a limit: for longer each time in a row that it is reached. Then one of them
 /// goes first, and as long as nothing is heard, twice as many after each further wait.
@@ -69,10 +69,22 @@ impl Cooldown {
             Phase::Trial { size, left: 0, .. } => *size * 2,
             Phase::Closed(_) => 1,
         };
-        let wait = if self.hears_late { self.backoff.last() } else { self.backoff.first() };
+        let wait = if self.hears_late {
+            self.backoff.last()
+        } else {
+            // An answer takes no longer because polls are far apart.
+            self.backoff.first().min(FIRST)
+        };
         let until = now.checked_add(wait).filter(|_| size < ENOUGH);
         let trial = |until| Phase::Trial { until, size, left: size - 1 };
         self.phase = until.map_or(Phase::Open, trial);
+    }
+
+    /// Notes that somebody who was to go did not.
+    pub(crate) fn leave(&mut self) {
+        if let Phase::Trial { size, left, .. } = &mut self.phase {
+            *left = (*left + 1).min(*size);
+        }
     }
 
     /// Notes that the provider took something.
@@ -169,6 +181,20 @@ mod tests {
     }
 
     #[test]
+    fn whoever_does_not_go_leaves_the_trial_to_the_next() {
+        let (mut cooldown, now) = closed();
+        let now = cooldown.until(now).unwrap();
+        cooldown.leave();
+        cooldown.enter(now);
+        assert!(cooldown.until(now).is_some());
+        cooldown.leave();
+        cooldown.leave();
+        assert_eq!(cooldown.until(now), None);
+        cooldown.enter(now);
+        assert!(cooldown.until(now).is_some());
+    }
+
+    #[test]
     fn what_the_one_that_goes_first_is_told_begins_the_next_round() {
         let (mut cooldown, now) = closed();
         let now = cooldown.until(now).unwrap();
@@ -214,5 +240,8 @@ mod tests {
         let cooldown = || Cooldown::new(Some(SECOND));
         assert!((0.75..=1.25).contains(&trial(cooldown())), "at once, so that all may go soon");
         assert!((12.0..=20.0).contains(&trial(cooldown().hearing_late())));
+        let rare = || Cooldown::new(Some(Duration::from_mins(10)));
+        assert!(trial(rare()) <= 2.0, "an answer takes no longer because polls are rare");
+        assert!(trial(rare().hearing_late()) >= 450.0);
     }
 }

@@ -80,15 +80,10 @@ impl<'s, T: Tell> Session<'s, T> {
             }
             let model = table.model(ask.member);
             let asks = self.direct.of(model);
-            let wait = match engine.throttle.enter(model, asks.take_permit(), &self.mail) {
-                Room::Now(permit) => Ok(permit),
-                Room::At(moment) => Err(Wait::Until(moment)),
-                Room::Full => Err(Wait::ForRoom),
-            };
-            let permit = match wait {
-                Ok(permit) => permit,
-                Err(wait) => {
-                    asks.wait = wait;
+            let permit = match engine.throttle.enter(model, asks.place.take(), &self.mail) {
+                Room::Now(permit) => permit,
+                Room::Later(place, until) => {
+                    (asks.place, asks.wait) = (Some(place), Wait::ForRoom(until));
                     self.direct.put_back(ask, &table);
                     continue;
                 }
@@ -125,6 +120,8 @@ impl<'s, T: Tell> Session<'s, T> {
                 };
                 // Not before the pace is changed, so that nobody goes out at the old one.
                 drop(permit);
+                // The session may end with its last reply, and the table with the session.
+                drop(table);
                 // The session listens until everything that was sent off has come back.
                 mail.post(Event::Answered(Box::new(Reply { ask, at, answer, kept, round })));
             };
@@ -137,7 +134,7 @@ impl<'s, T: Tell> Session<'s, T> {
                 break;
             }
         }
-        self.direct.give_back_unused();
+        self.direct.leave_idle();
         Ok(())
     }
 

@@ -14,7 +14,8 @@ pub(crate) const NOBODY: u32 = u32::MAX;
 /// How much of a body is read at a time.
 const CHUNK: usize = 64 * 1024;
 
-/// The requests of one create. Their bodies are in the state folder, not in memory.
+/// The requests of one create. Their bodies, where they are many, are in the state folder and not in
+/// memory.
 #[derive(Clone, Copy)]
 pub struct Draft<'a> {
     nonce: &'a str,

@@ -220,7 +220,8 @@ impl Engine {
         }
         active.passes += 1;
         active.ids.extend(table.items().iter().map(|item| Arc::clone(&item.id)));
-        Ok(Active { engine: self, table: Arc::clone(table), released: HashSet::new() })
+        let (table, released) = (Arc::clone(table), HashSet::new());
+        Ok(Active { engine: self, table, released, _pass: Pass { engine: self } })
     }
 }
 
@@ -229,6 +230,13 @@ pub(crate) struct Active<'e> {
     engine: &'e Engine,
     table: Arc<Table>,
     released: HashSet<usize>,
+    /// The last to go: with the table, what it has in the folder.
+    _pass: Pass<'e>,
+}
+
+/// Counts as a pass that goes on while it lives.
+struct Pass<'e> {
+    engine: &'e Engine,
 }
 
 impl Active<'_> {
@@ -249,6 +257,12 @@ impl Drop for Active<'_> {
                 active.ids.remove(&item.id);
             }
         }
+    }
+}
+
+impl Drop for Pass<'_> {
+    fn drop(&mut self) {
+        let mut active = self.engine.active.lock().unwrap_or_else(PoisonError::into_inner);
         active.passes -= 1;
         if active.passes == 0 {
             self.engine.idle.notify_all();

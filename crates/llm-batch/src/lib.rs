@@ -66,13 +66,13 @@
 //! * A download that breaks off goes on where it was only at servers that give it a strong tag and
 //!   take ranges; elsewhere it begins anew. What was handed over is not handed over again.
 //! * Of each request of a run some 400 bytes are in memory, its id and its record among them. A request
-//!   that was submitted for a ticket is in memory as a whole until it is answered: what is large and
-//!   many belongs into a run.
+//!   that was submitted for a ticket is in memory as a whole until its batch is worked on: while it
+//!   lingers, and until a thread is free for it. Then its body is in a file in the state folder.
 //! * A request that has missed its deadline is told so, and an answer that comes later to nobody.
 //! * Linux and macOS only.
 //!
 //! # Performance
-//! Bodies of a run are in a file, not in memory, and go out from there; results are read line by line
+//! Bodies are in a file, not in memory, and go out from there; results are read line by line
 //! in constant memory; of each line the envelope is parsed, and the body is handed on as it is. A run costs one HTTP call a
 //! create, one a poll and one for the results of each batch, and one look at the provider's list.
 //! Batches of tickets wait without a thread: a few threads
@@ -87,6 +87,7 @@ mod llm_batch;
 
 mod loaded;
 mod processor;
+mod unsent;
 
 mod accounting;
 mod engine;
@@ -153,6 +154,7 @@ pub use provider::{
 };
 pub use request::{Body, Content, DEFAULT_MAX_TOKENS, Kind, Message, Request, Role};
 pub use stop::Stop;
+pub use unsent::Unsent;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -22,6 +22,7 @@ use crate::provider::Provider;
 use crate::request::Request;
 use crate::state::State;
 use crate::stop::Stop;
+use crate::unsent::Unsent;
 use crate::wire_id;
 
 const MAX_ITEMS: usize = 10;
@@ -77,7 +78,12 @@ impl LlmBatch {
     /// A request with an empty id gets one that nobody else has. One whose id the state folder
     /// knows with the same content is not sent again: its ticket gets what came of the first one.
     /// While that one is still waited for in this process, a second ticket of its id fails, as does
-    /// one with another content. Blocks while the batcher is full, for at most a minute.
+    /// one with another content. Blocks while the batcher is full (10,000 requests that have no answer
+    /// yet), for at most a minute.
+    ///
+    /// The request is in memory until its batch is worked on: while it lingers, and until one of the
+    /// threads of [`max_in_flight`](Builder::max_in_flight) is free. Then its body is in a file in the
+    /// state folder as long as it is waited for.
     ///
     /// # Errors
     ///
@@ -85,11 +91,11 @@ impl LlmBatch {
     pub fn submit(
         &self,
         mut request: Request,
-    ) -> Result<Ticket<Answer, RequestError>, SubmitError<Request>> {
+    ) -> Result<Ticket<Answer, RequestError>, SubmitError<Unsent>> {
         if request.id.is_empty() {
             request.id = format!("auto-{}", wire_id::nonce());
         }
-        self.batcher.submit(request)
+        self.batcher.submit(Unsent::new(request))
     }
 
     /// Brings all requests to their outcomes and hands each to `on_outcome` as it arrives.
@@ -99,8 +105,7 @@ impl LlmBatch {
     /// it collects what is there and waits for the rest, and hands over only what is not recorded
     /// as handed over, or, where [`held`](Builder::held) is set, what is not in there.
     ///
-    /// `on_outcome` may submit to this batcher, but must not wait for the ticket: the run may have the
-    /// room that its request needs.
+    /// `on_outcome` may submit to this batcher and wait for the ticket. The run goes on when it returns.
     ///
     /// # Errors
     ///
@@ -146,7 +151,7 @@ impl LlmBatch {
     /// With [`Close::Drain`] what waits is sent first; with [`Close::Abort`], or when the time is
     /// over, it is handed back. What is still at the provider then stays recorded; submit it
     /// again on the same state to go on.
-    pub fn close(&self, mode: Close, timeout: Duration) -> CloseReport<Request> {
+    pub fn close(&self, mode: Close, timeout: Duration) -> CloseReport<Unsent> {
         self.batcher.close(mode, timeout)
     }
 

@@ -14,7 +14,7 @@ use crate::engine::{Engine, Mode};
 use crate::error::{Error, PANICKED};
 use crate::request::{Kind, Request};
 use crate::session::{Mail, Session, Step};
-use crate::table::encode;
+use crate::unsent::Unsent;
 
 /// What requests must have in common to share a batch: kind and model.
 pub type GroupKey = (Kind, String);
@@ -39,12 +39,12 @@ impl Drop for Processor {
 
 impl BatchProcessor for Processor {
     type Key = GroupKey;
-    type Item = Request;
+    type Item = Unsent;
     type Output = Answer;
     type Error = RequestError;
 
-    fn key(&self, request: &Request) -> GroupKey {
-        (request.kind.clone(), request.model.clone())
+    fn key(&self, request: &Unsent) -> GroupKey {
+        request.key().clone()
     }
 
     fn process(&self, _: &GroupKey, batch: BatchOf<Self>) {
@@ -52,7 +52,7 @@ impl BatchProcessor for Processor {
     }
 }
 
-type SlotOf<'b> = Slot<'b, Request, Answer, RequestError>;
+type SlotOf<'b> = Slot<'b, Unsent, Answer, RequestError>;
 type Teller<'e> = Box<dyn FnMut(usize, Result<Answer, RequestError>) + Send + 'e>;
 
 /// The work on one batch of tickets.
@@ -78,19 +78,21 @@ impl<'e> Pass<'e> {
         number: u64,
         batch: Arc<BatchOf<Processor>>,
     ) -> Option<Pass<'e>> {
-        let mut slots = distinct(&batch);
+        let (mut slots, mut requests) = distinct(&batch);
+        // The requests are in memory until their bodies are in the state folder.
         let begin = AssertUnwindSafe(|| {
             loop {
-                let error = match begin(engine, desk, number, &batch, &slots) {
+                let error = match begin(engine, desk, number, &batch, (&slots, &requests)) {
                     Ok(session) => return Some(session),
                     Err(error) => error,
                 };
-                let Some(at) = at_fault(&error, &batch, &slots) else {
+                let Some(at) = at_fault(&error, &requests) else {
                     end_all(engine, &batch, &error.to_string());
                     return None;
                 };
                 // Nothing was started: leave that one out and go on with the others.
                 refuse(batch.slot(slots.swap_remove(at)), &error);
+                requests.swap_remove(at);
             }
         });
         let Ok(session) = catch_unwind(begin) else {
@@ -140,15 +142,13 @@ fn begin<'e>(
     desk: &Arc<Desk>,
     number: u64,
     batch: &Arc<BatchOf<Processor>>,
-    slots: &[usize],
+    (slots, requests): (&[usize], &[Request]),
 ) -> Result<Session<'e, Teller<'e>>, Error> {
-    // The requests are in memory until they are answered, so their bodies need not be.
-    let (provider, of, list) = (Arc::clone(&engine.provider), Arc::clone(batch), slots.to_vec());
-    let body = move |index: usize| encode(of.slot(list[index]).item(), &*provider);
-    let mut table = engine.table().encoding(Box::new(body));
-    for &slot in slots {
-        table.push(batch.slot(slot).item(), &*engine.provider)?;
+    let mut table = engine.table().of_tickets();
+    for request in requests {
+        table.push(request, &*engine.provider)?;
     }
+    table.put_away()?;
     engine.open(&Arc::new(table), Mode::Tickets, Mail::at(desk, number), |mut active| {
         let (batch, slots) = (Arc::clone(batch), slots.to_vec());
         Box::new(move |index: usize, outcome| {
@@ -160,28 +160,28 @@ fn begin<'e>(
     })
 }
 
-/// Returns the slots without those whose id another one has.
-fn distinct(batch: &BatchOf<Processor>) -> Vec<usize> {
+/// Takes the requests of a batch out of it, each with its slot, but for those whose id another one has.
+fn distinct(batch: &BatchOf<Processor>) -> (Vec<usize>, Vec<Request>) {
     let mut seen = HashSet::new();
     let (distinct, repeated): (Vec<_>, Vec<_>) =
-        batch.slots().partition(|slot| seen.insert(slot.item().id.as_str()));
+        batch.slots().partition(|slot| seen.insert(slot.item().id()));
     for slot in repeated {
-        refuse(slot, &Error::InFlight { id: slot.item().id.clone() });
+        refuse(slot, &Error::InFlight { id: slot.item().id().to_owned() });
     }
-    distinct.into_iter().map(Slot::index).collect()
+    distinct.into_iter().filter_map(|slot| Some((slot.index(), *slot.item().take()?))).unzip()
 }
 
-/// Returns which of the slots kept all of them from being worked on, if it was one.
-fn at_fault(error: &Error, batch: &BatchOf<Processor>, slots: &[usize]) -> Option<usize> {
+/// Returns which of the requests kept all of them from being worked on, if it was one.
+fn at_fault(error: &Error, requests: &[Request]) -> Option<usize> {
     let (Error::InFlight { id } | Error::Conflict { id, .. }) = error else { return None };
-    slots.iter().position(|slot| batch.slot(*slot).item().id == *id)
+    requests.iter().position(|request| request.id == *id)
 }
 
 /// Ends what is left of a batch of which nothing was sent now. What was sent earlier may be paid for.
 fn end_all(engine: &Engine, batch: &BatchOf<Processor>, reason: &str) {
     for slot in batch.slots() {
         let reason = reason.to_owned();
-        let ended = if engine.state().may_be_paid(&slot.item().id) {
+        let ended = if engine.state().may_be_paid(slot.item().id()) {
             RequestError::Unknown { reason }
         } else {
             RequestError::Failed { reason }

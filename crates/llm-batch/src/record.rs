@@ -23,8 +23,9 @@ pub(crate) struct Intent {
     /// Which account it goes to, as the provider's digest with the nonce for salt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) account: Option<String>,
-    /// In which folder it was written down: a copy of the folder is another one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// In which folder it was written down: a copy of the folder is another one. What stands under its
+    /// own name in files of before was made in another way, and can be compared with nothing.
+    #[serde(rename = "folder", default, skip_serializing_if = "Option::is_none")]
     pub(crate) place: Option<String>,
     #[serde(default)]
     pub(crate) lane: Lane,

@@ -162,7 +162,7 @@ impl<'s, T: Tell> Session<'s, T> {
             self.take(event);
         }
         if self.fault.is_some() || self.must_end() {
-            self.direct.give_back();
+            self.direct.leave();
             // Whatever went wrong: answers that are on their way are paid for.
             return if self.direct.is_running() { Step::Wait(None) } else { Step::Done };
         }
@@ -181,6 +181,7 @@ impl<'s, T: Tell> Session<'s, T> {
     {
         self.ask_more(scope)?;
         if let Some(job) = self.jobs.pop(Instant::now()) {
+            self.direct.step_aside();
             match job {
                 Job::Send(send) => self.send(send)?,
                 Job::Seek(seek) => self.seek(seek)?,
@@ -203,8 +204,8 @@ impl<'s, T: Tell> Session<'s, T> {
     fn take(&mut self, event: Event) {
         let taken = match event {
             Event::Stopped => Ok(()),
-            Event::Room(permit) => {
-                self.direct.hold(permit);
+            Event::Room(model) => {
+                self.direct.look(&model);
                 Ok(())
             }
             Event::Answered(reply) => self.answered(*reply),
@@ -364,6 +365,8 @@ impl<'s, T: Tell> Session<'s, T> {
         };
         count(&mut self.accounting);
         engine.tally(count);
+        // Whoever is told may ask, and wait for, something that needs the turn of this pass.
+        self.direct.step_aside();
         (self.on_outcome)(index, outcome);
         let item = &self.table.items()[index];
         let told = Told::new(delivered, may_be_paid, item.digest);

@@ -6,6 +6,7 @@
 //! 000001.status.json   written when it is known what became of it; absent = unknown
 //! 000001.answer.json   the answer, where one request was asked alone
 //! delivered.jsonl      one line a request that was handed over
+//! 000001.bodies.tmp    what a batch of tickets sends, as long as somebody works on it
 //! ```
 
 mod lock;
@@ -121,6 +122,7 @@ impl State {
         }
         durable::private_dir(dir)?;
         let lock = lock::take(dir)?;
+        bodies::clear(dir)?;
         let records = Records::read(dir, scan(dir)?)?;
         let deliveries = Deliveries::open(dir, &|id| records.only_content(id))?;
         let place = place::of(dir, &dir.join(deliveries::FILE))?;
@@ -373,6 +375,7 @@ fn scan(dir: &Path) -> Result<Vec<u64>, Error> {
                 true
             }
             _ if name == bodies::FILE => true,
+            _ if is_rest && numbered(bodies::OF_TICKETS).is_some() => true,
             _ => !is_rest && (stem == lock::FILE || stem == deliveries::FILE),
         };
         if !is_file || !ours {

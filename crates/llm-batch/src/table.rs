@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::answer::RequestError;
-use crate::bodies::{Anew, Bodies, Encode};
+use crate::bodies::Bodies;
 use crate::digest::{Digest, digest};
 use crate::error::Error;
 use crate::provider::Provider;
@@ -25,7 +25,7 @@ pub(crate) struct Table {
     items: Vec<Item>,
     groups: Vec<Group>,
     by_name: HashMap<(Kind, String, Option<SystemTime>), u32>,
-    bodies: Source,
+    bodies: Bodies,
     /// Requests that cannot be sent as they are.
     invalid: HashMap<usize, RequestError>,
     /// What requests may cost at most, where they say so.
@@ -33,15 +33,6 @@ pub(crate) struct Table {
     marks_prefixes: bool,
     /// The parts that others may share, where caching them is wanted.
     prefixes: HashMap<usize, Prefix>,
-}
-
-/// Where bodies are.
-#[derive(Debug)]
-enum Source {
-    /// Nowhere else.
-    Kept(Bodies),
-    /// In the requests, which somebody has.
-    Anew(Anew),
 }
 
 /// What requests of one batch have in common.
@@ -108,17 +99,6 @@ fn moment(deadline: SystemTime) -> Instant {
     Instant::now() + left.min(FURTHEST)
 }
 
-/// Returns the body of a request as the provider takes it.
-pub(crate) fn encode(
-    request: &Request,
-    provider: &dyn Provider,
-) -> Result<Box<RawValue>, RequestError> {
-    if request.model.is_empty() {
-        return Err(RequestError::invalid("the request names no model"));
-    }
-    provider.encode(request)
-}
-
 impl Table {
     /// Returns an empty table; bodies that do not fit in memory go into `dir`.
     pub(crate) fn new(dir: &Path) -> Table {
@@ -127,7 +107,7 @@ impl Table {
             items: Vec::new(),
             groups: Vec::new(),
             by_name: HashMap::new(),
-            bodies: Source::Kept(Bodies::new(dir)),
+            bodies: Bodies::new(dir),
             invalid: HashMap::new(),
             budgets: HashMap::new(),
             marks_prefixes: false,
@@ -135,9 +115,9 @@ impl Table {
         }
     }
 
-    /// Keeps no bodies, and has each made anew by its index when it is wanted.
-    pub(crate) fn encoding(self, encode: Box<Encode>) -> Table {
-        Table { bodies: Source::Anew(Anew::new(encode)), ..self }
+    /// Returns the same for a batch of tickets, of which many may be waited for.
+    pub(crate) fn of_tickets(self) -> Table {
+        Table { bodies: self.bodies.of_tickets(), ..self }
     }
 
     /// Notices the parts of bodies that are worth caching.
@@ -147,7 +127,11 @@ impl Table {
 
     /// Takes a request in, encoded; one that cannot be sent is kept with the reason.
     pub(crate) fn push(&mut self, request: &Request, provider: &dyn Provider) -> Result<(), Error> {
-        let encoded = encode(request, provider);
+        let encoded = if request.model.is_empty() {
+            Err(RequestError::invalid("the request names no model"))
+        } else {
+            provider.encode(request)
+        };
         let index = self.items.len();
         let mut item = Item {
             id: request.id.as_str().into(),
@@ -159,9 +143,7 @@ impl Table {
         match encoded {
             Ok(encoded) => {
                 item.digest = digest(provider, request, encoded.get());
-                if let Source::Kept(bodies) = &mut self.bodies {
-                    item.at = bodies.push(encoded.get().as_bytes())?;
-                }
+                item.at = self.bodies.push(encoded.get().as_bytes())?;
                 item.bytes = encoded.get().len() as u64;
                 let prefix = self.marks_prefixes.then(|| Prefix::of(provider, request, &encoded));
                 if let Some(prefix) = prefix.flatten() {
@@ -177,6 +159,11 @@ impl Table {
         }
         self.items.push(item);
         Ok(())
+    }
+
+    /// Puts the bodies out of memory, once all are there.
+    pub(crate) fn put_away(&mut self) -> Result<(), Error> {
+        self.bodies.put_away()
     }
 
     fn group_of(&mut self, request: &Request) -> u32 {
@@ -259,11 +246,7 @@ impl Table {
 
     /// Fills `buffer` from the body of a request, from `start` on.
     pub(crate) fn read(&self, index: usize, start: u64, buffer: &mut [u8]) -> io::Result<()> {
-        let item = &self.items[index];
-        match &self.bodies {
-            Source::Kept(bodies) => bodies.read(item.at + start, buffer),
-            Source::Anew(anew) => anew.read(index, start, item.bytes, buffer),
-        }
+        self.bodies.read(self.items[index].at + start, buffer)
     }
 
     /// Returns a table of requests whose bodies have so many bytes, of six kinds and models.

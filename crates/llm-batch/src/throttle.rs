@@ -1,6 +1,6 @@
 //! How many requests are asked alone at a time, by all passes of a batcher together.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -21,12 +21,11 @@ pub(crate) struct Throttle {
 
 #[derive(Debug, Default)]
 struct Paces {
+    /// Requests that are on their way, and turns that are offered.
     running: usize,
     by_model: BTreeMap<Arc<str>, Pace>,
-    /// How many have ever waited.
-    waited: u64,
-    /// Somebody hands permits out, until nobody waits for one that there is.
-    is_handing_out: bool,
+    /// How many ever stood in line.
+    numbers: u64,
 }
 
 /// That of one model.
@@ -37,11 +36,37 @@ struct Pace {
     /// is busy.
     limit: f64,
     cooldown: Cooldown,
-    /// Passes that found no room, each with its number among all of them.
-    waiting: VecDeque<(u64, Mail)>,
+    /// Passes that want to ask, in the order in which they came.
+    line: BTreeMap<u64, Waiter>,
 }
 
-/// Lets one request be on its way; dropped, it goes to whoever has waited longest.
+/// A pass that stands in line.
+#[derive(Debug)]
+struct Waiter {
+    mail: Mail,
+    turn: Turn,
+    /// Whether it looks again by itself, when the wait that there is for all is over.
+    is_timed: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    /// It is at something else; others go before it meanwhile.
+    Aside,
+    Awaited,
+    /// It is its turn: one may go out.
+    Offered,
+}
+
+/// The place of a pass in line. Dropped, it is nobody's, and a turn goes to the next.
+#[derive(Debug)]
+pub(crate) struct Place {
+    throttle: Arc<Throttle>,
+    model: Arc<str>,
+    number: u64,
+}
+
+/// Lets one request be on its way; dropped, it is the turn of whoever has waited longest.
 #[derive(Debug)]
 pub(crate) struct Permit {
     throttle: Arc<Throttle>,
@@ -52,11 +77,12 @@ pub(crate) struct Permit {
 #[derive(Debug)]
 pub(crate) enum Room {
     Now(Permit),
-    /// Not before that moment.
-    At(Instant),
-    /// Not before another one is back; then the pass gets its permit by mail.
-    Full,
+    /// Not before that moment, or before the mail says that it is its turn.
+    Later(Place, Option<Instant>),
 }
+
+/// A pass that is to look whether it is its turn: its number, the model, and its mail.
+type Call = (u64, Arc<str>, Mail);
 
 impl Throttle {
     pub(crate) fn new(max: usize, interval: Option<Duration>) -> Arc<Throttle> {
@@ -67,44 +93,60 @@ impl Throttle {
         self.paces.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets a request to a model out, with the permit that was `held` for it if there is one. Where there
-    /// is no other, the next one comes by `mail`.
+    /// Lets a request to a model out where it is its turn, and keeps the `place` of the pass otherwise;
+    /// one that has none goes to the end of the line.
     pub(crate) fn enter(
         self: &Arc<Throttle>,
         model: &str,
-        held: Option<Permit>,
+        place: Option<Place>,
         mail: &Mail,
     ) -> Room {
-        let now = Instant::now();
+        self.enter_at(Instant::now(), model, place, mail)
+    }
+
+    fn enter_at(
+        self: &Arc<Throttle>,
+        now: Instant,
+        model: &str,
+        place: Option<Place>,
+        mail: &Mail,
+    ) -> Room {
         let mut paces = self.paces();
-        let model = paces.named(model, self);
-        let until = paces.of(&model).cooldown.until(now);
-        let permit = match (until, held) {
-            (Some(until), held) => {
-                drop(paces);
-                // Somebody else may be after another model.
-                drop(held);
-                return Room::At(until);
-            }
-            (None, Some(held)) => held,
-            (None, None) if paces.may_take(&model, self.max) => {
-                paces.take(&model);
-                Permit { throttle: Arc::clone(self), model: Arc::clone(&model) }
-            }
-            (None, None) => {
-                let number = paces.waited;
-                paces.waited += 1;
-                paces.of(&model).waiting.push_back((number, mail.clone()));
-                return Room::Full;
-            }
-        };
-        paces.of(&model).cooldown.enter(now);
-        Room::Now(permit)
+        let place = place.unwrap_or_else(|| Place {
+            throttle: Arc::clone(self),
+            model: paces.named(model, self),
+            number: paces.line_up(),
+        });
+        let (model, number) = (Arc::clone(&place.model), place.number);
+        let come = || Waiter { mail: mail.clone(), turn: Turn::Awaited, is_timed: false };
+        let waiter = paces.of(&model).line.entry(number).or_insert_with(come);
+        if waiter.turn == Turn::Aside {
+            waiter.turn = Turn::Awaited;
+        }
+        let mut calls = paces.offer(self.max, now);
+        calls.retain(|(other, ..)| *other != number);
+        let shared = paces.of(&model);
+        let until = shared.cooldown.until(now);
+        let waiter = shared.line.get_mut(&number).expect("it stands in line");
+        waiter.is_timed = until.is_some();
+        // It leaves the line with its turn, which is that of the request from now on.
+        let is_next = waiter.turn == Turn::Offered;
+        let gone = if is_next { shared.line.remove(&number) } else { None };
+        drop(paces);
+        tell(calls);
+        match gone {
+            Some(_) => Room::Now(Permit { throttle: Arc::clone(self), model }),
+            None => Room::Later(place, until),
+        }
     }
 
     /// Slows a model down; returns the number of the round that this is told of. Those that were on
     /// their way together fail together, in one round.
-    pub(crate) fn went_badly(&self, model: &str, retry_after: Option<Duration>) -> u64 {
+    pub(crate) fn went_badly(
+        self: &Arc<Throttle>,
+        model: &str,
+        retry_after: Option<Duration>,
+    ) -> u64 {
         let mut paces = self.paces();
         let model = paces.named(model, self);
         let pace = paces.of(&model);
@@ -112,27 +154,24 @@ impl Throttle {
         let round = pace.cooldown.went_badly(Instant::now(), retry_after);
         if round != before {
             pace.limit = (pace.limit / 2.0).max(1.0);
+            paces.revoke(&model);
         }
+        self.hand_out(paces);
         round
     }
 
-    /// Hands out what permits there are to those who wait, in the order in which they came.
-    fn hand_out<'t>(self: &'t Arc<Throttle>, mut paces: MutexGuard<'t, Paces>) {
-        if mem::replace(&mut paces.is_handing_out, true) {
-            return;
-        }
-        while let Some(model) = paces.next(self.max) {
-            paces.take(&model);
-            let next = paces.of(&model).waiting.pop_front();
-            drop(paces);
-            let permit = Permit { throttle: Arc::clone(self), model };
-            if let Some((_, mail)) = next {
-                // Whoever does not look at it any more drops it.
-                mail.post(Event::Room(permit));
-            }
-            paces = self.paces();
-        }
-        paces.is_handing_out = false;
+    /// Offers the turns that there are to those who wait, in the order in which they came.
+    fn hand_out(&self, mut paces: MutexGuard<'_, Paces>) {
+        let calls = paces.offer(self.max, Instant::now());
+        drop(paces);
+        tell(calls);
+    }
+}
+
+/// Has passes look. No lock is held meanwhile.
+fn tell(calls: Vec<Call>) {
+    for (_, model, mail) in calls {
+        mail.post(Event::Room(model));
     }
 }
 
@@ -145,7 +184,7 @@ impl Paces {
         let name: Arc<str> = model.into();
         let limit = f64::from(u32::try_from(throttle.max.min(FIRST)).unwrap_or(1));
         let cooldown = Cooldown::new(throttle.interval);
-        let pace = Pace { running: 0, limit, cooldown, waiting: VecDeque::new() };
+        let pace = Pace { running: 0, limit, cooldown, line: BTreeMap::new() };
         self.by_model.insert(Arc::clone(&name), pace);
         name
     }
@@ -154,25 +193,59 @@ impl Paces {
         self.by_model.get_mut(model).expect("the name is from here")
     }
 
-    fn take(&mut self, model: &str) {
-        self.running += 1;
-        self.of(model).running += 1;
+    /// Returns the number of one that comes to the end of the line.
+    fn line_up(&mut self) -> u64 {
+        self.numbers += 1;
+        self.numbers
     }
 
-    /// Tells whether somebody who comes now may take a permit, and takes it from nobody who waits.
-    fn may_take(&self, model: &str, max: usize) -> bool {
-        let has_room = self.by_model.get(model).is_some_and(Pace::has_room);
-        self.running < max && has_room && self.next(max).is_none()
+    fn free(&mut self, model: &str, turns: usize) {
+        self.running -= turns;
+        self.of(model).running -= turns;
     }
 
-    /// Returns the model of whoever has waited longest for a permit that there is now.
-    fn next(&self, max: usize) -> Option<Arc<str>> {
-        if self.running >= max {
-            return None;
+    /// Takes back a turn that was offered and not used.
+    fn give_back(&mut self, model: &str) {
+        self.free(model, 1);
+        self.of(model).cooldown.leave();
+    }
+
+    /// Takes back all turns that are offered for a model.
+    fn revoke(&mut self, model: &str) {
+        let line = self.of(model).line.values_mut();
+        let offered = line.filter(|waiter| waiter.turn == Turn::Offered);
+        let revoked = offered.map(|waiter| waiter.turn = Turn::Awaited).count();
+        self.free(model, revoked);
+    }
+
+    /// Offers turns as long as there are any; returns who is to look.
+    fn offer(&mut self, max: usize, now: Instant) -> Vec<Call> {
+        let mut calls = Vec::new();
+        while self.running < max {
+            let open = self.by_model.iter().filter(|(_, pace)| pace.is_open(now));
+            let first = open.filter_map(|(model, pace)| Some((pace.first()?, model))).min();
+            let Some((number, model)) = first else { break };
+            let model = Arc::clone(model);
+            self.running += 1;
+            let pace = self.of(&model);
+            pace.running += 1;
+            pace.cooldown.enter(now);
+            if let Some(waiter) = pace.line.get_mut(&number) {
+                waiter.turn = Turn::Offered;
+                calls.push((number, model, waiter.mail.clone()));
+            }
         }
-        let open = self.by_model.iter().filter(|(_, pace)| pace.has_room());
-        let waiting = open.filter_map(|(model, pace)| Some((pace.waiting.front()?.0, model)));
-        waiting.min().map(|(_, model)| Arc::clone(model))
+        // When a wait for all is over nobody tells: the first in line has to know until when it is.
+        for (model, pace) in &mut self.by_model {
+            if pace.cooldown.until(now).is_some()
+                && let Some(number) = pace.first()
+                && let Some(waiter) = pace.line.get_mut(&number)
+                && !mem::replace(&mut waiter.is_timed, true)
+            {
+                calls.push((number, Arc::clone(model), waiter.mail.clone()));
+            }
+        }
+        calls
     }
 }
 
@@ -182,17 +255,45 @@ impl Pace {
         clippy::cast_sign_loss,
         reason = "the limit is between one and the maximum"
     )]
-    fn has_room(&self) -> bool {
-        self.running < self.limit as usize
+    fn is_open(&self, now: Instant) -> bool {
+        self.running < self.limit as usize && self.cooldown.until(now).is_none()
+    }
+
+    /// Returns the number of whoever has waited longest.
+    fn first(&self) -> Option<u64> {
+        let mut waits = self.line.iter().filter(|(_, waiter)| waiter.turn == Turn::Awaited);
+        waits.next().map(|(number, _)| *number)
+    }
+}
+
+impl Place {
+    /// Lets others go first until the pass [enters](Throttle::enter) again. Its place stays its own.
+    pub(crate) fn step_aside(&self) {
+        let mut paces = self.throttle.paces();
+        let Some(waiter) = paces.of(&self.model).line.get_mut(&self.number) else { return };
+        match mem::replace(&mut waiter.turn, Turn::Aside) {
+            Turn::Aside => return,
+            Turn::Awaited => {}
+            Turn::Offered => paces.give_back(&self.model),
+        }
+        self.throttle.hand_out(paces);
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut paces = self.throttle.paces();
+        let gone = paces.of(&self.model).line.remove(&self.number);
+        if gone.as_ref().is_some_and(|waiter| waiter.turn == Turn::Offered) {
+            paces.give_back(&self.model);
+        }
+        self.throttle.hand_out(paces);
+        // Not under the lock: with it the mail of the pass may go.
+        drop(gone);
     }
 }
 
 impl Permit {
-    /// Returns the model that it is for.
-    pub(crate) fn model(&self) -> &str {
-        &self.model
-    }
-
     /// Notes that the request was answered.
     pub(crate) fn went_well(&self) {
         let max = f64::from(u32::try_from(self.throttle.max).unwrap_or(u32::MAX));
@@ -200,6 +301,7 @@ impl Permit {
         let pace = paces.of(&self.model);
         pace.limit = (pace.limit + 1.0 / pace.limit).min(max);
         pace.cooldown.went_well();
+        self.throttle.hand_out(paces);
     }
 
     /// Notes that it was not; returns the round, as [`Throttle::went_badly`].
@@ -211,8 +313,7 @@ impl Permit {
 impl Drop for Permit {
     fn drop(&mut self) {
         let mut paces = self.throttle.paces();
-        paces.running -= 1;
-        paces.of(&self.model).running -= 1;
+        paces.free(&self.model, 1);
         self.throttle.hand_out(paces);
     }
 }
@@ -226,93 +327,165 @@ mod tests {
     fn now(room: Room) -> Permit {
         match room {
             Room::Now(permit) => permit,
-            other => panic!("{other:?}"),
+            Room::Later(..) => panic!("{room:?}"),
         }
     }
 
-    fn mailed(events: &Receiver<Event>) -> Option<Permit> {
-        match events.try_recv() {
-            Ok(Event::Room(permit)) => Some(permit),
-            _ => None,
+    fn later(room: Room) -> Place {
+        match room {
+            Room::Later(place, _) => place,
+            Room::Now(_) => panic!("{room:?}"),
         }
     }
 
-    fn is_full(room: &Room) -> bool {
-        matches!(room, Room::Full)
+    fn is_told((_, events): &(Mail, Receiver<Event>)) -> bool {
+        matches!(events.try_recv(), Ok(Event::Room(_)))
     }
 
     /// Whoever came between took it, and the one that had waited longest was the last again.
     #[test]
-    fn a_place_that_is_given_back_is_that_of_whoever_has_waited_longest() {
+    fn a_turn_that_is_given_back_is_that_of_whoever_has_waited_longest() {
         let throttle = Throttle::new(1, None);
         let [a, b, c] = [(); 3].map(|()| Mail::open());
         let first = now(throttle.enter("m", None, &a.0));
-        assert!(is_full(&throttle.enter("m", None, &b.0)));
+        let second = later(throttle.enter("m", None, &b.0));
         drop(first);
-        assert!(is_full(&throttle.enter("m", None, &c.0)));
-        let held = mailed(&b.1);
-        assert!(mailed(&c.1).is_none());
-        let second = now(throttle.enter("m", held, &b.0));
+        let third = later(throttle.enter("m", None, &c.0));
+        assert!(is_told(&b) && !is_told(&c));
+        let second = now(throttle.enter("m", Some(second), &b.0));
         drop(second);
-        assert!(mailed(&c.1).is_some());
+        assert!(is_told(&c));
+        now(throttle.enter("m", Some(third), &c.0));
     }
 
     /// It was told to a pass that ended just then, and to nobody else.
     #[test]
-    fn a_place_that_nobody_looks_at_goes_to_the_next() {
+    fn a_turn_of_a_pass_that_ends_goes_to_the_next() {
         let throttle = Throttle::new(1, None);
         let [a, b, c, d] = [(); 4].map(|()| Mail::open());
         let first = now(throttle.enter("m", None, &a.0));
-        for (mail, _) in [&b, &c, &d] {
-            assert!(is_full(&throttle.enter("m", None, mail)));
-        }
+        let [b, c, last] = [&b, &c, &d].map(|(mail, _)| later(throttle.enter("m", None, mail)));
+        // One to which it is offered, and one before it was.
+        drop(c);
         drop(first);
-        // One with the permit unread, and one before it got any.
-        drop(c.1);
-        drop(b.1);
-        assert!(mailed(&d.1).is_some());
-        assert_eq!(throttle.paces().running, 0);
+        drop(b);
+        assert!(is_told(&d));
+        drop(last);
+        let paces = throttle.paces();
+        assert_eq!((paces.running, paces.by_model["m"].line.len()), (0, 0));
     }
 
-    /// Each that was not there any more gave it to the next one, on the stack of the one before.
+    /// It was held by one that was at something else, which may be to wait for one of the others.
     #[test]
-    fn places_go_past_any_number_of_passes_that_have_ended() {
+    fn whoever_is_at_something_else_keeps_its_place_and_nobody_back() {
         let throttle = Throttle::new(1, None);
-        let (a, last) = (Mail::open(), Mail::open());
+        let [a, b, c] = [(); 3].map(|()| Mail::open());
         let first = now(throttle.enter("m", None, &a.0));
-        for _ in 0..20_000 {
-            assert!(is_full(&throttle.enter("m", None, &Mail::open().0)));
-        }
-        assert!(is_full(&throttle.enter("m", None, &last.0)));
+        let [second, third] = [&b, &c].map(|(mail, _)| later(throttle.enter("m", None, mail)));
         drop(first);
-        assert!(mailed(&last.1).is_some());
+        assert!(is_told(&b));
+        second.step_aside();
+        assert!(is_told(&c));
+        let third = now(throttle.enter("m", Some(third), &c.0));
+        let fourth = later(throttle.enter("m", None, &a.0));
+        // It is still before those that came after it.
+        let second = later(throttle.enter("m", Some(second), &b.0));
+        drop(third);
+        assert!(is_told(&b) && !is_told(&a));
+        drop((second, fourth));
+        assert_eq!(throttle.paces().running, 0);
     }
 
     #[test]
     fn a_model_that_is_busy_holds_no_other_back() {
         let throttle = Throttle::new(8, None);
-        let (mail, events) = Mail::open();
-        let first = now(throttle.enter("busy", None, &mail));
+        let mail = Mail::open();
+        let first = now(throttle.enter("busy", None, &mail.0));
         first.went_badly(Some(Duration::from_hours(1)));
-        assert!(matches!(throttle.enter("busy", None, &mail), Room::At(_)));
-        let others: Vec<_> = (0..FIRST).map(|_| now(throttle.enter("m", None, &mail))).collect();
-        assert!(is_full(&throttle.enter("m", None, &mail)));
+        let busy = throttle.enter("busy", None, &mail.0);
+        assert!(matches!(busy, Room::Later(_, Some(_))));
+        let others: Vec<_> = (0..FIRST).map(|_| now(throttle.enter("m", None, &mail.0))).collect();
+        let next = throttle.enter("m", None, &mail.0);
+        assert!(matches!(next, Room::Later(_, None)));
         drop(others);
-        assert_eq!(mailed(&events).unwrap().model(), "m");
+        assert!(is_told(&mail));
     }
 
-    /// A permit that is held for a model that became busy is of use to another one.
+    /// What was offered before a model became busy is of use to another one.
     #[test]
-    fn a_place_for_a_model_that_is_busy_goes_to_another_one() {
-        let throttle = Throttle::new(1, None);
+    fn a_turn_for_a_model_that_is_busy_goes_to_another_one() {
+        let throttle = Throttle::new(2, None);
         let [a, b, c] = [(); 3].map(|()| Mail::open());
-        let first = now(throttle.enter("busy", None, &a.0));
-        assert!(is_full(&throttle.enter("busy", None, &b.0)));
-        assert!(is_full(&throttle.enter("m", None, &c.0)));
+        let [first, other] = [(); 2].map(|()| now(throttle.enter("busy", None, &a.0)));
+        let waits = later(throttle.enter("busy", None, &b.0));
+        let next = later(throttle.enter("m", None, &c.0));
+        drop(first);
+        assert!(is_told(&b) && !is_told(&c));
+        other.went_badly(None);
+        assert!(is_told(&c));
+        let waits = throttle.enter("busy", Some(waits), &b.0);
+        assert!(matches!(waits, Room::Later(_, Some(_))), "{waits:?}");
+        now(throttle.enter("m", Some(next), &c.0));
+    }
+
+    /// All others waited for the end of the trial, whatever came of it.
+    #[test]
+    fn all_may_go_once_the_first_after_a_wait_is_answered() {
+        let throttle = Throttle::new(8, Some(Duration::from_hours(1)));
+        let [a, b, c] = [(); 3].map(|()| Mail::open());
+        throttle.went_badly("m", None);
+        let then = Instant::now() + Duration::from_hours(2);
+        let trial = now(throttle.enter_at(then, "m", None, &a.0));
+        let waits = throttle.enter_at(then, "m", None, &b.0);
+        assert!(matches!(waits, Room::Later(_, Some(until)) if until > then), "{waits:?}");
+        assert!(!is_told(&b));
+        trial.went_well();
+        assert!(is_told(&b));
+        now(throttle.enter("m", Some(later(waits)), &b.0));
+        now(throttle.enter("m", None, &c.0));
+    }
+
+    /// It had no room when it came, and nobody told it when the wait that began since was over.
+    #[test]
+    fn the_first_in_line_knows_until_when_all_wait_whoever_goes() {
+        let throttle = Throttle::new(1, Some(Duration::from_hours(1)));
+        let [a, b, c, d] = [(); 4].map(|()| Mail::open());
+        let first = now(throttle.enter("m", None, &a.0));
+        let [second, third, fourth] =
+            [&b, &c, &d].map(|(mail, _)| later(throttle.enter("m", None, mail)));
         first.went_badly(None);
         drop(first);
-        let held = mailed(&b.1);
-        assert!(matches!(throttle.enter("busy", held, &b.0), Room::At(_)));
-        assert!(mailed(&c.1).is_some());
+        assert!(is_told(&b) && !is_told(&c));
+        second.step_aside();
+        assert!(is_told(&c) && !is_told(&d));
+        drop(third);
+        assert!(is_told(&d));
+        let then = Instant::now() + Duration::from_hours(2);
+        let trial = now(throttle.enter_at(then, "m", Some(fourth), &d.0));
+        // It is not known what comes of the trial, and the next one waits for its end.
+        let second = throttle.enter_at(then, "m", Some(second), &b.0);
+        assert!(matches!(second, Room::Later(_, Some(_))));
+        let third = later(throttle.enter_at(then, "m", None, &c.0));
+        drop(second);
+        assert!(!is_told(&c), "it knows");
+        drop(trial);
+        let then = then + Duration::from_mins(1);
+        now(throttle.enter_at(then, "m", Some(third), &c.0));
+    }
+
+    #[test]
+    fn a_trial_that_is_not_used_is_that_of_the_next() {
+        let throttle = Throttle::new(1, Some(Duration::from_hours(1)));
+        let [a, b, c] = [(); 3].map(|()| Mail::open());
+        let on_its_way = now(throttle.enter("other", None, &a.0));
+        throttle.went_badly("m", None);
+        let [first, next] = [&b, &c].map(|(mail, _)| later(throttle.enter("m", None, mail)));
+        drop(on_its_way);
+        let then = Instant::now() + Duration::from_hours(2);
+        // Whoever comes first after the wait, it is the turn of the one that has waited longest.
+        let next = later(throttle.enter_at(then, "m", Some(next), &c.0));
+        assert!(is_told(&b) && !is_told(&c));
+        drop(first);
+        now(throttle.enter_at(then, "m", Some(next), &c.0));
     }
 }

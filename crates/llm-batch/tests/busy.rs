@@ -8,23 +8,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use common::{Place, ask, plain_provider};
+use common::stub::{Stub, stub};
+use common::{Place, ask};
 use llm_batch::{
-    Call, CallError, Collected, CreateError, Created, Draft, LlmBatch, Progress, Provider,
-    Rejection, Sink,
+    CallError, Collected, CreateError, Created, Draft, LlmBatch, Progress, Rejection, Sink,
 };
 
-/// Takes no create, or takes all and says of each later that its queue was full.
+/// Takes no create, or takes all and says of each later that its queue was full, but for the first ones,
+/// whose results cannot be read.
 #[derive(Debug, Default)]
 struct Full {
     takes: bool,
+    runs: usize,
     creates: AtomicUsize,
 }
 
-impl Provider for Full {
-    plain_provider!("full");
-
-    fn create(&self, _: &Draft<'_>, _: &str, _: &Call<'_>) -> Result<Created, CreateError> {
+impl Stub for Full {
+    fn create(&self, _: &Draft<'_>) -> Result<Created, CreateError> {
         let batch_id = self.creates.fetch_add(1, Ordering::SeqCst).to_string();
         if !self.takes {
             return Err(CreateError::Busy { message: "too many".to_owned(), retry_after: None });
@@ -32,7 +32,10 @@ impl Provider for Full {
         Ok(Created { batch_id, progress: Progress::Running })
     }
 
-    fn poll(&self, _: &str, _: &Call<'_>) -> Result<Progress, CallError> {
+    fn poll(&self, batch_id: &str) -> Result<Progress, CallError> {
+        if batch_id.parse::<usize>().unwrap() < self.runs {
+            return Ok(Progress::Ended);
+        }
         Ok(Progress::Rejected(Rejection {
             kind: "token_limit_exceeded".to_owned(),
             message: "the queue is full".to_owned(),
@@ -41,20 +44,14 @@ impl Provider for Full {
         }))
     }
 
-    fn results(
-        &self,
-        _: &str,
-        _: &Draft<'_>,
-        _: &Call<'_>,
-        _: &mut Sink<'_>,
-    ) -> Result<Collected, CallError> {
-        panic!("nothing was run")
+    fn results(&self, _: &str, _: &Draft<'_>, _: &mut Sink<'_>) -> Result<Collected, CallError> {
+        Err(CallError::Passing { message: "a bad day".to_owned(), retry_after: None })
     }
 }
 
 /// Returns how many creates 200 batches come to until their time is up.
 fn creates(provider: Full) -> usize {
-    let (provider, place) = (Arc::new(provider), Place::quick());
+    let (provider, place) = (stub(provider), Place::quick());
     let llm = LlmBatch::builder(Arc::clone(&provider) as _)
         .state(place.state())
         .max_items(1)
@@ -80,4 +77,11 @@ fn batches_wait_together_for_an_account_that_may_create_no_more() {
 fn batches_wait_together_for_a_queue_that_is_full() {
     let creates = creates(Full { takes: true, ..Full::default() });
     assert!((2..150).contains(&creates), "{creates}");
+}
+
+/// Each attempt to read the results of one that has ended counted as room in the queue.
+#[test]
+fn batches_whose_results_cannot_be_read_make_room_once() {
+    let creates = creates(Full { takes: true, runs: 20, ..Full::default() });
+    assert!((20..150).contains(&creates), "{creates}");
 }

@@ -125,12 +125,15 @@ fn is_held(held: &(Vec<Outcome>, Result<Run, Error>), why: &str) -> bool {
 
 const COPIED: &str = "was copied, moved or restored";
 
-/// Deletes what an intent says of the folder that it was written in, as one of before.
+/// Has an intent say of the folder that it was written in what one of before says: nothing, or a name
+/// that was made in another way.
 fn forget_the_place(place: &Place) {
     let path = place.state().join("000001.intent.json");
     let mut intent: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
-    intent.as_object_mut().unwrap().remove("place").unwrap();
-    fs::write(path, intent.to_string()).unwrap();
+    let intent = intent.as_object_mut().unwrap();
+    let folder = intent.remove("folder").unwrap();
+    intent.insert("place".to_owned(), folder);
+    fs::write(path, serde_json::to_string(intent).unwrap()).unwrap();
 }
 
 /// Each of two copies found it absent, and sent it again.

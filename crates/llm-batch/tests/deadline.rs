@@ -98,36 +98,41 @@ fn in_the_lane_batch_what_was_not_done_by_the_cancel_has_missed_its_deadline_unp
     assert_eq!(simulator.paid(), ["question a"]);
 }
 
+/// Batches that cannot be cancelled and never end.
+fn uncancellable() -> Simulator {
+    let refuse = |call: &Call<'_>| match call.endpoint {
+        Endpoint::Cancel => Some(Reply::error(400, "invalid_request_error", "no")),
+        _ => None,
+    };
+    stuck(0).before(refuse).start().unwrap()
+}
+
 /// Nobody waits beyond the deadline, and what may be paid for is not asked again.
 #[test]
-fn where_the_end_comes_late_the_deadline_is_missed_unless_paying_twice_is_allowed() {
-    for (pay_twice, asks) in [(false, 0), (true, 1)] {
-        let simulator = stuck(0)
-            .before(|call| match call.endpoint {
-                Endpoint::Cancel => Some(Reply::error(400, "invalid_request_error", "no")),
-                _ => None,
-            })
-            .start()
-            .unwrap();
-        let place = Place::new();
-        let llm = open(&simulator, &place, LaneChoice::Auto)
-            .pay_twice_for_deadlines(pay_twice)
-            .build()
-            .unwrap();
-        let (outcomes, ended) = run(&llm, due(&["a"], LONG));
-        let counts = ended.unwrap().accounting;
-        if pay_twice {
-            assert_answered(&outcomes, &["a"]);
-        } else {
-            assert!(missed(&outcomes[0]));
-        }
-        assert_eq!(simulator.count(Endpoint::Ask), asks);
-        assert_eq!(counts.possibly_paid_twice, asks as u64);
-        // Whoever asks again does not wait again.
-        drop(llm);
-        let again = open(&simulator, &place, LaneChoice::Auto).build().unwrap();
-        assert!(run(&again, due(&["a"], LONG)).0.is_empty());
-    }
+fn where_the_end_comes_late_the_deadline_is_missed() {
+    let (simulator, place) = (uncancellable(), Place::new());
+    let settings = || open(&simulator, &place, LaneChoice::Auto);
+    let (outcomes, ended) = run(&settings().build().unwrap(), due(&["a"], LONG));
+    assert!(missed(&outcomes[0]));
+    assert_eq!(ended.unwrap().accounting.possibly_paid_twice, 0);
+    // Whoever asks again does not wait again.
+    assert!(run(&settings().build().unwrap(), due(&["a"], LONG)).0.is_empty());
+    assert_eq!(simulator.count(Endpoint::Ask), 0);
+}
+
+#[test]
+fn where_the_end_comes_late_it_is_asked_alone_if_paying_twice_is_allowed() {
+    let (simulator, place) = (uncancellable(), Place::new());
+    let settings = || open(&simulator, &place, LaneChoice::Auto).pay_twice_for_deadlines(true);
+    // Three seconds for the create, and as many for the answer of the second one.
+    let requests = || due(&["a"], LONG * 2);
+    let llm = settings().headroom(Duration::from_secs(5)).build().unwrap();
+    let (outcomes, ended) = run(&llm, requests());
+    assert_answered(&outcomes, &["a"]);
+    assert_eq!(ended.unwrap().accounting.possibly_paid_twice, 1);
+    drop(llm);
+    assert!(run(&settings().build().unwrap(), requests()).0.is_empty());
+    assert_eq!(simulator.count(Endpoint::Ask), 1);
 }
 
 /// A create that is busy until the deadline is near was not taken: its requests are asked alone.

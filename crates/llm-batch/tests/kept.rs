@@ -10,46 +10,23 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use common::steps::Steps;
-use common::{Place, answer_with_ids, ask, plain_provider, wait_until};
-use llm_batch::{
-    Call, CallError, Collected, CreateError, Created, Draft, Entry, LaneChoice, LlmBatch, Progress,
-    Provider, Sink,
-};
+use common::stub::{Stub, stub};
+use common::{Place, ask, wait_until};
+use llm_batch::{CreateError, Created, Draft, Entry, LaneChoice, LlmBatch, Progress};
 use serde_json::value::{RawValue, to_raw_value};
 
 /// Answers and creates when it is told to.
 #[derive(Debug, Default)]
 struct Gated(Steps);
 
-impl Provider for Gated {
-    plain_provider!("gated");
-
-    fn create(&self, _: &Draft<'_>, _: &str, _: &Call<'_>) -> Result<Created, CreateError> {
+impl Stub for Gated {
+    fn create(&self, _: &Draft<'_>) -> Result<Created, CreateError> {
         self.0.reach("creates");
         self.0.wait_for("may create");
         Ok(Created { batch_id: "b".to_owned(), progress: Progress::Ended })
     }
 
-    fn poll(&self, _: &str, _: &Call<'_>) -> Result<Progress, CallError> {
-        Ok(Progress::Ended)
-    }
-
-    fn results(
-        &self,
-        _: &str,
-        draft: &Draft<'_>,
-        _: &Call<'_>,
-        sink: &mut Sink<'_>,
-    ) -> Result<Collected, CallError> {
-        answer_with_ids(draft, sink);
-        Ok(Collected::default())
-    }
-
-    fn answers_at_once(&self) -> bool {
-        true
-    }
-
-    fn ask(&self, entry: &Entry<'_>, _: &Call<'_>) -> Result<Box<RawValue>, CreateError> {
+    fn ask(&self, entry: &Entry<'_>) -> Result<Box<RawValue>, CreateError> {
         self.0.reach("asks");
         self.0.wait_for("may answer");
         Ok(to_raw_value(entry.id).unwrap())
@@ -63,7 +40,7 @@ fn answer_files(state: &Path) -> usize {
 
 #[test]
 fn an_answer_is_kept_while_every_thread_is_at_another_batch() {
-    let (provider, place) = (Arc::new(Gated::default()), Place::quick());
+    let (provider, place) = (stub(Gated::default()), Place::quick());
     let llm = LlmBatch::builder(Arc::clone(&provider) as _)
         .state(place.state())
         .lane(LaneChoice::Auto)

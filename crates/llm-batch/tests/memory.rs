@@ -1,4 +1,5 @@
-//! How much memory a large run takes, both ways. Linux only: the peak is read from `/proc`.
+//! How much memory a large run takes, both ways, and what tickets take that are waited for. Linux only: the
+//! peak is read from `/proc`.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a helper of tests is not seen as a test")]
@@ -9,11 +10,18 @@ mod common;
 use std::env;
 use std::fs;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Output};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
-use common::{Place, builder};
-use llm_batch::Request;
+use common::stub::{Stub, stub};
+use common::{Place, builder, wait_until};
+use llm_batch::{
+    Body, CallError, CreateError, Created, Draft, LlmBatch, Progress, Request, RequestError,
+};
 use llm_simulator::{Said, Simulator};
+use serde_json::value::{RawValue, to_raw_value};
 
 const BODY: usize = 2_400;
 /// What it is on the wire: four of thirty bytes are escaped, and there is an envelope.
@@ -26,6 +34,14 @@ fn peak() -> u64 {
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
+/// Returns what a process that ended well has measured.
+fn kib_above_idle(child: &Output) -> usize {
+    let said = String::from_utf8_lossy(&child.stdout);
+    assert!(child.status.success(), "{said} {}", String::from_utf8_lossy(&child.stderr));
+    let (_, rest) = said.split_once("peak ").unwrap();
+    rest.split_once(" KiB").unwrap().0.parse().unwrap()
+}
+
 /// Not a test by itself: the process that is measured.
 #[test]
 fn child() {
@@ -34,7 +50,7 @@ fn child() {
     };
     let count: usize = env::var("CHILD_COUNT").unwrap().parse().unwrap();
     let llm = builder(url.to_str().unwrap(), &PathBuf::from(state))
-        .timeout(std::time::Duration::from_mins(20))
+        .timeout(Duration::from_mins(20))
         .build()
         .unwrap();
     let idle = peak();
@@ -71,12 +87,90 @@ fn a_large_run_takes_a_fraction_of_its_bodies_in_memory() {
         .env("CHILD_COUNT", count.to_string())
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&child.stdout).into_owned();
-    assert!(child.status.success(), "{said} {}", String::from_utf8_lossy(&child.stderr));
-    let (_, rest) = said.split_once("peak ").unwrap();
-    let kib: usize = rest.split_once(" KiB").unwrap().0.parse().unwrap();
+    let kib = kib_above_idle(&child);
     println!("{count} requests, {megabytes} MB each way: {kib} KiB above idle");
     // A fixed part, and so much a request that 256 MB each way stay below 48 MiB.
     let most = 10 * 1024 + megabytes * 150;
     assert!(kib <= most, "{kib} KiB for {count} requests; {most} KiB are the most");
+}
+
+/// Takes batches whose bodies begin with the ids, and has them run on until it is told to end.
+#[derive(Debug, Default)]
+struct Waits {
+    sent: AtomicUsize,
+    has_ended: AtomicBool,
+}
+
+impl Stub for Waits {
+    fn encode(&self, request: &Request) -> Result<Box<RawValue>, RequestError> {
+        let Body::Prompt(text) = &request.body else { panic!("{request:?}") };
+        Ok(to_raw_value(text).unwrap())
+    }
+
+    fn create(&self, draft: &Draft<'_>) -> Result<Created, CreateError> {
+        for entry in draft.entries() {
+            assert!(entry.body().unwrap().get().starts_with(&format!("\"{} ", entry.id)));
+            self.sent.fetch_add(1, Ordering::SeqCst);
+        }
+        Ok(Created { batch_id: "b".to_owned(), progress: Progress::Running })
+    }
+
+    fn poll(&self, _: &str) -> Result<Progress, CallError> {
+        let has_ended = self.has_ended.load(Ordering::SeqCst);
+        Ok(if has_ended { Progress::Ended } else { Progress::Running })
+    }
+}
+
+/// 2,000 unless `TICKETS` says otherwise.
+fn count_of_tickets() -> usize {
+    env::var("TICKETS").ok().map_or(2_000, |count| count.parse().unwrap())
+}
+
+const TICKET_BODY: usize = 20_000;
+
+/// Not a test by itself: the process that is measured.
+#[test]
+fn child_of_tickets() {
+    let Some(state) = env::var_os("CHILD_OF_TICKETS") else { return };
+    let provider = stub(Waits::default());
+    let llm = LlmBatch::builder(Arc::clone(&provider) as _)
+        .state(PathBuf::from(state))
+        .linger(Duration::ZERO)
+        .poll_interval(Duration::from_millis(100))
+        .build()
+        .unwrap();
+    let idle = peak();
+    let text = "x".repeat(TICKET_BODY);
+    let mut tickets = Vec::new();
+    while tickets.len() < count_of_tickets() {
+        let n = tickets.len();
+        let request = Request::prompt(n.to_string(), "m", format!("{n} {text}"));
+        tickets.push(llm.submit(request).unwrap());
+        if tickets.len() % 100 == 0 {
+            wait_until(|| provider.sent.load(Ordering::SeqCst) == tickets.len());
+        }
+    }
+    println!("peak {} KiB above {idle} KiB", peak() - idle);
+    provider.has_ended.store(true, Ordering::SeqCst);
+    for (n, ticket) in tickets.into_iter().enumerate() {
+        assert_eq!(ticket.wait().unwrap().response.get(), format!("\"{n}\""));
+    }
+}
+
+/// They were in memory as a whole until they had an answer, which may take a day.
+#[test]
+fn tickets_that_are_waited_for_have_their_bodies_in_the_state_folder() {
+    let place = Place::quick();
+    let child = Command::new(env::current_exe().unwrap())
+        .args(["child_of_tickets", "--exact", "--nocapture"])
+        .env("CHILD_OF_TICKETS", place.state())
+        .output()
+        .unwrap();
+    let kib = kib_above_idle(&child);
+    let count = count_of_tickets();
+    println!("{count} tickets of {TICKET_BODY} bytes: {kib} KiB above idle");
+    let most = count * TICKET_BODY / 1024 / 2;
+    assert!(kib <= most, "{kib} KiB; {most} KiB are the most");
+    let left = fs::read_dir(place.state()).unwrap().map(|entry| entry.unwrap().file_name());
+    assert!(left.into_iter().all(|name| !name.to_string_lossy().contains("bodies")));
 }

@@ -7,64 +7,38 @@ mod common;
 use std::env;
 use std::fs;
 use std::path::PathBuf;
-use std::process::{self, Command};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use common::{Place, ask, plain_provider, run};
-use llm_batch::{
-    Call, CallError, Collected, CreateError, Created, Draft, Entry, Error, LaneChoice, LlmBatch,
-    PendingReason, Progress, Provider, Sink,
-};
+use common::stub::{Stub, stub};
+use common::{Place, ask, run};
+use llm_batch::{CreateError, Entry, Error, LaneChoice, LlmBatch, PendingReason};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::value::{RawValue, to_raw_value};
 
 #[derive(Debug, Default)]
 struct Counted(AtomicUsize);
 
-impl Provider for Counted {
-    plain_provider!("counted");
-
-    fn create(&self, _: &Draft<'_>, _: &str, _: &Call<'_>) -> Result<Created, CreateError> {
-        panic!("it is asked alone")
-    }
-
-    fn poll(&self, _: &str, _: &Call<'_>) -> Result<Progress, CallError> {
-        panic!("it is asked alone")
-    }
-
-    fn results(
-        &self,
-        _: &str,
-        _: &Draft<'_>,
-        _: &Call<'_>,
-        _: &mut Sink<'_>,
-    ) -> Result<Collected, CallError> {
-        panic!("it is asked alone")
-    }
-
-    fn answers_at_once(&self) -> bool {
-        true
-    }
-
-    fn ask(&self, entry: &Entry<'_>, _: &Call<'_>) -> Result<Box<RawValue>, CreateError> {
+impl Stub for Counted {
+    fn ask(&self, entry: &Entry<'_>) -> Result<Box<RawValue>, CreateError> {
         self.0.fetch_add(1, Ordering::SeqCst);
         Ok(to_raw_value(entry.id).unwrap())
     }
 }
 
 /// Sets how much address space this process may have.
-fn limit(bytes: &str) {
-    let limit = format!("--as={bytes}:");
-    let process = process::id().to_string();
-    assert!(Command::new("prlimit").args(["--pid", &process, &limit]).status().unwrap().success());
+fn limit(bytes: Option<u64>) {
+    let maximum = getrlimit(Resource::As).maximum;
+    setrlimit(Resource::As, Rlimit { current: bytes.or(maximum), maximum }).unwrap();
 }
 
 /// Not a test by itself: the process that has no room for the stack of one more thread.
 #[test]
 fn child() {
     let Some(dir) = env::var_os("CHILD_DIR") else { return };
-    let provider = Arc::new(Counted::default());
+    let provider = stub(Counted::default());
     let llm = LlmBatch::builder(Arc::clone(&provider) as _)
         .state(PathBuf::from(dir))
         .lane(LaneChoice::Sync)
@@ -74,9 +48,9 @@ fn child() {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
     let size: u64 = size.trim().trim_end_matches(" kB").parse().unwrap();
-    limit(&(size * 1024 + 512 * 1024).to_string());
+    limit(Some(size * 1024 + 512 * 1024));
     let (outcomes, ended) = run(&llm, [ask("a")]);
-    limit("unlimited");
+    limit(None);
     assert!(outcomes.is_empty());
     let Err(Error::Pending { reason: PendingReason::Unreachable { reason }, .. }) = ended else {
         panic!("{ended:?}")
@@ -96,6 +70,8 @@ fn a_request_for_which_there_is_no_thread_was_not_sent() {
     let ended = Command::new(env::current_exe().unwrap())
         .args(["child", "--exact"])
         .env("CHILD_DIR", place.state())
+        // A stack is larger than the room that is left.
+        .env_remove("RUST_MIN_STACK")
         // So that what is needed besides stacks is there already.
         .env("MALLOC_ARENA_MAX", "1")
         .env("MALLOC_TOP_PAD_", "16777216")

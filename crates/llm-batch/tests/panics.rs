@@ -9,10 +9,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use common::steps::Steps;
-use common::{KEY, Place, answer_with_ids, ask, wait_until};
+use common::stub::{Stub, Stubbed, stub};
+use common::{KEY, Place, ask, wait_until};
 use llm_batch::{
-    Answer, BatchError, Builder, Call, CallError, Collected, CreateError, Created, Draft, Entry,
-    LaneChoice, LlmBatch, Progress, Provider, RequestError, Sink, Stop,
+    Answer, BatchError, Builder, CallError, CreateError, Created, Draft, Entry, LaneChoice,
+    LlmBatch, Progress, Request, RequestError, Stop,
 };
 use serde_json::value::{RawValue, to_raw_value};
 
@@ -26,50 +27,22 @@ struct Fragile {
     creates: AtomicUsize,
 }
 
-impl Provider for Fragile {
-    fn name(&self) -> &'static str {
-        "fragile"
-    }
-
-    fn endpoint(&self) -> &'static str {
-        "here"
-    }
-
-    fn limits(&self) -> llm_batch::Limits {
-        let (max_items, max_bytes) = (10, 1 << 20);
-        llm_batch::Limits { max_items, max_bytes, frame_bytes: 0, entry_bytes: 0 }
-    }
-
-    fn encode(&self, request: &llm_batch::Request) -> Result<Box<RawValue>, RequestError> {
+impl Stub for Fragile {
+    fn encode(&self, request: &Request) -> Result<Box<RawValue>, RequestError> {
         assert!(!self.panics_in_encode.load(Ordering::SeqCst), "with the key {KEY}");
         Ok(to_raw_value(&request.id).unwrap())
     }
 
-    fn create(&self, _: &Draft<'_>, _: &str, _: &Call<'_>) -> Result<Created, CreateError> {
+    fn create(&self, _: &Draft<'_>) -> Result<Created, CreateError> {
         self.creates.fetch_add(1, Ordering::SeqCst);
         Ok(Created { batch_id: "b".to_owned(), progress: Progress::Running })
     }
 
-    fn poll(&self, _: &str, _: &Call<'_>) -> Result<Progress, CallError> {
+    fn poll(&self, _: &str) -> Result<Progress, CallError> {
         Ok(Progress::Running)
     }
 
-    fn results(
-        &self,
-        _: &str,
-        draft: &Draft<'_>,
-        _: &Call<'_>,
-        sink: &mut Sink<'_>,
-    ) -> Result<Collected, CallError> {
-        answer_with_ids(draft, sink);
-        Ok(Collected::default())
-    }
-
-    fn answers_at_once(&self) -> bool {
-        true
-    }
-
-    fn ask(&self, entry: &Entry<'_>, _: &Call<'_>) -> Result<Box<RawValue>, CreateError> {
+    fn ask(&self, entry: &Entry<'_>) -> Result<Box<RawValue>, CreateError> {
         self.asks.fetch_add(1, Ordering::SeqCst);
         if entry.id == "gated" {
             self.steps.reach("asks");
@@ -88,7 +61,7 @@ impl Provider for Fragile {
     }
 }
 
-fn settings(provider: &Arc<Fragile>, place: &Place) -> Builder {
+fn settings(provider: &Arc<Stubbed<Fragile>>, place: &Place) -> Builder {
     LlmBatch::builder(Arc::clone(provider) as _)
         .state(place.state())
         .linger(Duration::from_hours(1))
@@ -106,7 +79,7 @@ fn told(ended: Result<Answer, BatchError<RequestError>>) -> RequestError {
 /// It came back to a pass that was not there any more, and was asked and paid for again, or lost.
 #[test]
 fn an_answer_that_is_on_its_way_when_another_one_panics_is_kept() {
-    let (provider, place) = (Arc::new(Fragile::default()), Place::quick());
+    let (provider, place) = (stub(Fragile::default()), Place::quick());
     provider.panics_in_answer.store(true, Ordering::SeqCst);
     let llm = settings(&provider, &place).lane(LaneChoice::Sync).build().unwrap();
     let tickets = ["gated", "panics"].map(|id| llm.submit(ask(id)).unwrap());
@@ -137,7 +110,7 @@ fn an_answer_that_is_on_its_way_when_another_one_panics_is_kept() {
 /// Whoever was told that it is not asks elsewhere, and pays twice.
 #[test]
 fn a_request_that_went_out_before_may_be_paid_for_whatever_happens_to_it_now() {
-    let (provider, place, stop) = (Arc::new(Fragile::default()), Place::quick(), Stop::new());
+    let (provider, place, stop) = (stub(Fragile::default()), Place::quick(), Stop::new());
     let llm = settings(&provider, &place).stop(stop.clone()).build().unwrap();
     let sent = llm.submit(ask("sent")).unwrap();
     let flushed = llm.flush();

@@ -10,15 +10,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::slow::{Slow, settings};
-use common::{Place, ask, plain_provider};
-use llm_batch::{
-    BatchError, Call, CallError, Collected, CreateError, Created, Draft, LaneChoice, LlmBatch,
-    Progress, Provider, RequestError, Sink, Stop,
-};
+use common::stub::{Stub, stub};
+use common::{Place, ask};
+use llm_batch::{BatchError, CallError, LaneChoice, LlmBatch, Progress, RequestError, Stop};
 
 #[test]
 fn batches_that_are_waited_for_end_when_somebody_says_stop() {
-    let (provider, place, stop) = (Arc::new(Slow::default()), Place::quick(), Stop::new());
+    let (provider, place, stop) = (stub(Slow::default()), Place::quick(), Stop::new());
     // Nothing is due meanwhile.
     let settings = settings(&provider, &place).poll_interval(Duration::from_hours(1));
     let llm = settings.timeout(Duration::from_hours(2)).stop(stop.clone()).build().unwrap();
@@ -34,7 +32,7 @@ fn batches_that_are_waited_for_end_when_somebody_says_stop() {
 
 #[test]
 fn batches_are_waited_for_when_nobody_has_the_batcher_any_more() {
-    let (provider, place) = (Arc::new(Slow::default()), Place::quick());
+    let (provider, place) = (stub(Slow::default()), Place::quick());
     let settings = settings(&provider, &place).poll_interval(Duration::from_millis(1));
     let llm = settings.build().unwrap();
     let tickets: Vec<_> = (0..20).map(|n| llm.submit(ask(&n.to_string())).unwrap()).collect();
@@ -49,7 +47,7 @@ fn batches_are_waited_for_when_nobody_has_the_batcher_any_more() {
 /// Each batch had as many of its own.
 #[test]
 fn no_more_are_asked_alone_at_a_time_than_was_set_whatever_their_batches() {
-    let (provider, place) = (Arc::new(Slow::default()), Place::quick());
+    let (provider, place) = (stub(Slow::default()), Place::quick());
     let settings = settings(&provider, &place).lane(LaneChoice::Sync).max_concurrent(3);
     let llm = settings.build().unwrap();
     let tickets: Vec<_> = (0..60).map(|n| llm.submit(ask(&n.to_string())).unwrap()).collect();
@@ -67,15 +65,8 @@ struct Uneven {
     stop: Stop,
 }
 
-impl Provider for Uneven {
-    plain_provider!("uneven");
-
-    fn create(&self, draft: &Draft<'_>, _: &str, _: &Call<'_>) -> Result<Created, CreateError> {
-        let batch_id = draft.entries().next().unwrap().id.to_owned();
-        Ok(Created { batch_id, progress: Progress::Running })
-    }
-
-    fn poll(&self, batch_id: &str, _: &Call<'_>) -> Result<Progress, CallError> {
+impl Stub for Uneven {
+    fn poll(&self, batch_id: &str) -> Result<Progress, CallError> {
         let mut polls = self.polls.lock().unwrap();
         *polls.entry(batch_id.to_owned()).or_default() += 1;
         if batch_id != "runs" {
@@ -87,22 +78,12 @@ impl Provider for Uneven {
         }
         Ok(Progress::Running)
     }
-
-    fn results(
-        &self,
-        _: &str,
-        _: &Draft<'_>,
-        _: &Call<'_>,
-        _: &mut Sink<'_>,
-    ) -> Result<Collected, CallError> {
-        panic!("none has ended")
-    }
 }
 
 #[test]
 fn each_batch_whose_polls_fail_is_polled_ever_less_and_the_others_as_often_as_before() {
     for through_tickets in [true, false] {
-        let (provider, place) = (Arc::new(Uneven::default()), Place::quick());
+        let (provider, place) = (stub(Uneven::default()), Place::quick());
         let llm = LlmBatch::builder(Arc::clone(&provider) as _)
             .state(place.state())
             .max_items(1)

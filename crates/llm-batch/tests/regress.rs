@@ -10,14 +10,13 @@ use std::sync::{Arc, Mutex, OnceLock, Weak, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use common::{
-    Faults, Place, Reply, Sim, ask, assert_answered, builder, jsonl, open, plain_provider, run,
-};
+use common::stub::{Stub, answer_with_ids, first, stub};
+use common::{Faults, Place, Reply, Sim, ask, assert_answered, builder, jsonl, open, run};
 use llm_batch::{
-    Answer, BatchError, Call, CallError, Collected, CreateError, Created, Draft, Entry, Error,
-    Kind, LaneChoice, LlmBatch, Progress, Provider, Request, RequestError, Sink,
+    Answer, BatchError, CallError, Collected, CreateError, Created, Draft, Error, Kind, LaneChoice,
+    LlmBatch, Progress, Request, RequestError, Sink,
 };
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::value::to_raw_value;
 
 fn lingering(sim: &Sim, place: &Place) -> LlmBatch {
     builder(sim.url(), &place.state()).linger(Duration::from_hours(1)).build().unwrap()
@@ -182,34 +181,31 @@ struct Gated {
     go: Mutex<mpsc::Receiver<()>>,
 }
 
-impl Provider for Gated {
-    plain_provider!("gated");
-
-    fn create(&self, draft: &Draft<'_>, _: &str, _: &Call<'_>) -> Result<Created, CreateError> {
-        let first = draft.entries().next().unwrap();
-        if first.id == "slow" {
-            self.entered.send(()).unwrap();
-            self.go.lock().unwrap().recv().unwrap();
-        }
-        assert_ne!(first.id, "broken", "a provider that panics");
-        Ok(Created { batch_id: "b".to_owned(), progress: Progress::Ended })
+impl Gated {
+    fn wait(&self) {
+        self.entered.send(()).unwrap();
+        self.go.lock().unwrap().recv().unwrap();
     }
+}
 
-    fn poll(&self, _: &str, _: &Call<'_>) -> Result<Progress, CallError> {
-        Ok(Progress::Ended)
+impl Stub for Gated {
+    fn create(&self, draft: &Draft<'_>) -> Result<Created, CreateError> {
+        if first(draft) == "slow" {
+            self.wait();
+        }
+        assert_ne!(first(draft), "broken", "a provider that panics");
+        Ok(Created { batch_id: "b".to_owned(), progress: Progress::Ended })
     }
 
     fn results(
         &self,
         _: &str,
         draft: &Draft<'_>,
-        _: &Call<'_>,
         sink: &mut Sink<'_>,
     ) -> Result<Collected, CallError> {
         for entry in draft.entries() {
             if entry.id == "slow result" {
-                self.entered.send(()).unwrap();
-                self.go.lock().unwrap().recv().unwrap();
+                self.wait();
             }
             let _ = sink(&entry.custom_id, Ok(Answer::new(to_raw_value("x").unwrap())));
         }
@@ -222,7 +218,7 @@ fn gated(place: &Place, linger: Duration) -> (LlmBatch, mpsc::Receiver<()>, mpsc
     let (gate, go) = mpsc::channel();
     let provider = Gated { entered, go: Mutex::new(go) };
     let llm =
-        LlmBatch::builder(Arc::new(provider)).state(place.state()).linger(linger).build().unwrap();
+        LlmBatch::builder(stub(provider)).state(place.state()).linger(linger).build().unwrap();
     (llm, inside, gate)
 }
 
@@ -284,10 +280,8 @@ struct Nosy {
     ended_well: Mutex<Vec<bool>>,
 }
 
-impl Provider for Nosy {
-    plain_provider!("nosy");
-
-    fn account(&self, _: &str) -> Option<String> {
+impl Stub for Nosy {
+    fn account(&self) -> Option<String> {
         if let Some(batcher) = self.batcher.get().and_then(Weak::upgrade)
             && self.is_armed.swap(false, Ordering::SeqCst)
         {
@@ -299,8 +293,8 @@ impl Provider for Nosy {
         Some("the only one".to_owned())
     }
 
-    fn create(&self, draft: &Draft<'_>, _: &str, _: &Call<'_>) -> Result<Created, CreateError> {
-        match draft.entries().next().unwrap().id {
+    fn create(&self, draft: &Draft<'_>) -> Result<Created, CreateError> {
+        match first(draft) {
             "lost" => {
                 self.is_armed.store(true, Ordering::SeqCst);
                 Err(CreateError::Ambiguous { reason: "lost".to_owned() })
@@ -309,33 +303,18 @@ impl Provider for Nosy {
         }
     }
 
-    fn poll(&self, _: &str, _: &Call<'_>) -> Result<Progress, CallError> {
-        Ok(Progress::Ended)
-    }
-
     fn results(
         &self,
         batch_id: &str,
         draft: &Draft<'_>,
-        _: &Call<'_>,
         sink: &mut Sink<'_>,
     ) -> Result<Collected, CallError> {
         if batch_id == "refused" {
             self.is_armed.store(true, Ordering::SeqCst);
             return Err(CallError::Refused { message: "no".to_owned() });
         }
-        for entry in draft.entries() {
-            let _ = sink(&entry.custom_id, Ok(Answer::new(to_raw_value("x").unwrap())));
-        }
+        answer_with_ids(draft, sink);
         Ok(Collected::default())
-    }
-
-    fn answers_at_once(&self) -> bool {
-        true
-    }
-
-    fn ask(&self, _: &Entry<'_>, _: &Call<'_>) -> Result<Box<RawValue>, CreateError> {
-        Ok(to_raw_value("x").unwrap())
     }
 }
 
@@ -345,7 +324,7 @@ fn a_provider_that_is_asked_for_its_key_holds_nobody_up() {
     for (lane, id) in
         [(LaneChoice::Batch, "lost"), (LaneChoice::Batch, "refused"), (LaneChoice::Sync, "a")]
     {
-        let (place, provider) = (Place::new(), Arc::new(Nosy::default()));
+        let (place, provider) = (Place::new(), stub(Nosy::default()));
         let settings = LlmBatch::builder(Arc::clone(&provider) as _).state(place.state());
         let llm = Arc::new(settings.lane(lane).build().unwrap());
         provider.batcher.set(Arc::downgrade(&llm)).unwrap();

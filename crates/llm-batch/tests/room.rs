@@ -11,10 +11,11 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use common::steps::Steps;
-use common::{Place, answer_with_ids, ask, plain_provider};
+use common::stub::{Stub, Stubbed, first, stub};
+use common::{Place, ask};
 use llm_batch::{
-    BatchError, Builder, Call, CallError, Collected, CreateError, Created, Draft, Entry,
-    LaneChoice, LlmBatch, Progress, Provider, Request, RequestError, Sink, Stop,
+    BatchError, Builder, CreateError, Created, Draft, Entry, LaneChoice, LlmBatch, Progress,
+    Request, RequestError, Stop,
 };
 use serde_json::value::{RawValue, to_raw_value};
 
@@ -23,36 +24,22 @@ use serde_json::value::{RawValue, to_raw_value};
 #[derive(Debug, Default)]
 struct Gated(Steps);
 
-impl Provider for Gated {
-    plain_provider!("gated");
-
-    fn create(&self, draft: &Draft<'_>, _: &str, _: &Call<'_>) -> Result<Created, CreateError> {
-        let id = draft.entries().next().unwrap().id;
-        self.0.reach(["creates", "creates the last"][usize::from(id == "runs, the last")]);
+impl Stub for Gated {
+    fn create(&self, draft: &Draft<'_>) -> Result<Created, CreateError> {
+        let id = first(draft);
+        self.0.reach(match id {
+            "runs, the last" => "creates the last",
+            "slow" => "creates slowly",
+            _ => "creates",
+        });
+        if id == "slow" {
+            self.0.wait_for("may create");
+        }
         let progress = if id.starts_with("runs") { Progress::Running } else { Progress::Ended };
         Ok(Created { batch_id: id.to_owned(), progress })
     }
 
-    fn poll(&self, _: &str, _: &Call<'_>) -> Result<Progress, CallError> {
-        Ok(Progress::Ended)
-    }
-
-    fn results(
-        &self,
-        _: &str,
-        draft: &Draft<'_>,
-        _: &Call<'_>,
-        sink: &mut Sink<'_>,
-    ) -> Result<Collected, CallError> {
-        answer_with_ids(draft, sink);
-        Ok(Collected::default())
-    }
-
-    fn answers_at_once(&self) -> bool {
-        true
-    }
-
-    fn ask(&self, entry: &Entry<'_>, _: &Call<'_>) -> Result<Box<RawValue>, CreateError> {
+    fn ask(&self, entry: &Entry<'_>) -> Result<Box<RawValue>, CreateError> {
         if entry.model == "busy" {
             self.0.reach("refuses");
             return Err(CreateError::Busy { message: "too many".to_owned(), retry_after: None });
@@ -66,7 +53,7 @@ impl Provider for Gated {
 }
 
 /// What is refused is not tried again within a test.
-fn settings(provider: &Arc<Gated>, place: &Place) -> Builder {
+fn settings(provider: &Arc<Stubbed<Gated>>, place: &Place) -> Builder {
     LlmBatch::builder(Arc::clone(provider) as _)
         .state(place.state())
         .linger(Duration::ZERO)
@@ -80,7 +67,7 @@ fn busy(id: &str) -> Request {
 /// The run was told of room and looked at it no more, so nobody was asked until the time-out.
 #[test]
 fn a_ticket_that_waits_behind_a_run_that_panics_is_asked_when_that_is_over() {
-    let (provider, place) = (Arc::new(Gated::default()), Place::quick());
+    let (provider, place) = (stub(Gated::default()), Place::quick());
     let llm = settings(&provider, &place).lane(LaneChoice::Auto).max_concurrent(1).max_items(2);
     let llm = llm.linger(Duration::from_mins(5)).build().unwrap();
     let soon = SystemTime::now() + Duration::from_mins(10);
@@ -107,7 +94,7 @@ fn a_ticket_that_waits_behind_a_run_that_panics_is_asked_when_that_is_over() {
 /// Whoever waits behind it would have waited for its batch.
 #[test]
 fn room_that_comes_when_the_deadline_has_passed_goes_to_the_next_at_once() {
-    let (provider, place) = (Arc::new(Gated::default()), Place::quick());
+    let (provider, place) = (stub(Gated::default()), Place::quick());
     let llm = settings(&provider, &place).lane(LaneChoice::Auto).max_concurrent(1).max_items(2);
     let llm = llm.linger(Duration::from_mins(5)).build().unwrap();
     let after = |wait| SystemTime::now() + wait;
@@ -132,7 +119,7 @@ fn room_that_comes_when_the_deadline_has_passed_goes_to_the_next_at_once() {
 /// All of them waited for what one was told.
 #[test]
 fn a_model_that_is_busy_keeps_tickets_of_no_other_back() {
-    let (provider, place) = (Arc::new(Gated::default()), Place::quick());
+    let (provider, place) = (stub(Gated::default()), Place::quick());
     let stop = Stop::new();
     let llm = settings(&provider, &place).lane(LaneChoice::Sync).stop(stop.clone());
     let llm = llm.build().unwrap();
@@ -149,7 +136,7 @@ fn a_model_that_is_busy_keeps_tickets_of_no_other_back() {
 
 #[test]
 fn a_model_that_is_busy_keeps_requests_of_no_other_back_in_the_same_run() {
-    let (provider, place) = (Arc::new(Gated::default()), Place::quick());
+    let (provider, place) = (stub(Gated::default()), Place::quick());
     let stop = Stop::new();
     let llm = settings(&provider, &place).lane(LaneChoice::Sync).stop(stop.clone());
     let llm = llm.timeout(Duration::from_mins(1)).build().unwrap();
@@ -164,4 +151,46 @@ fn a_model_that_is_busy_keeps_requests_of_no_other_back_in_the_same_run() {
     });
     assert!(ended.is_err());
     assert_eq!(answered, 4);
+}
+
+/// The run held the room that the ticket waited for, and the ticket's answer was what the run waited for.
+#[test]
+fn a_run_may_wait_for_a_ticket_when_it_is_told_an_outcome() {
+    let (provider, place) = (stub(Gated::default()), Place::quick());
+    let llm = settings(&provider, &place).lane(LaneChoice::Sync).max_concurrent(1);
+    let llm = llm.build().unwrap();
+    let mut answered = Vec::new();
+    let ended = llm.run(["first", "second", "third"].map(ask), |id, outcome| {
+        outcome.unwrap();
+        let ticket = llm.submit(ask(&format!("after {id}"))).unwrap();
+        let answer = ticket.wait_timeout(Duration::from_mins(1)).unwrap().unwrap();
+        answered.push(answer.response.get().to_owned());
+    });
+    assert_eq!(ended.unwrap().accounting.succeeded, 3);
+    assert_eq!(answered, ["\"after first\"", "\"after second\"", "\"after third\""]);
+}
+
+/// Its room was kept for it as long as its create took, and nothing was on its way.
+#[test]
+fn a_batch_that_is_created_keeps_nobody_from_asking() {
+    let (provider, place) = (stub(Gated::default()), Place::quick());
+    let llm = settings(&provider, &place).lane(LaneChoice::Auto).max_concurrent(1).max_items(2);
+    let llm = llm.linger(Duration::from_mins(5)).build().unwrap();
+    let soon = SystemTime::now() + Duration::from_mins(10);
+    let urgent = |id: &str| ask(id).with_deadline(soon);
+    let submit = |requests: [Request; 2]| requests.map(|request| llm.submit(request).unwrap());
+    let [asked, _runs] = submit([urgent("gated"), ask("runs")]);
+    provider.0.wait_for("asks");
+    // It wants to ask, and is at its create before there is room.
+    let creating = submit([urgent("next"), ask("slow")]);
+    provider.0.wait_for("creates slowly");
+    let [other, _runs] = submit([urgent("other"), ask("runs, too")]);
+    provider.0.reach("may answer");
+    for ticket in [asked, other] {
+        ticket.wait_timeout(Duration::from_mins(1)).unwrap().unwrap();
+    }
+    provider.0.reach("may create");
+    for ticket in creating {
+        ticket.wait_timeout(Duration::from_mins(1)).unwrap().unwrap();
+    }
 }

@@ -70,8 +70,14 @@ fn a_status_without_its_intent_is_refused() {
 
 #[test]
 fn a_folder_with_anything_else_in_it_is_refused_and_left_as_it_is() {
-    for name in ["notes.txt", "1.intent.json", "000000.intent.json", "0000001.status.json", "x.tmp"]
-    {
+    for name in [
+        "notes.txt",
+        "1.intent.json",
+        "000000.intent.json",
+        "0000001.status.json",
+        "x.tmp",
+        "x.bodies.tmp",
+    ] {
         let place = Place::new();
         fs::create_dir(place.state()).unwrap();
         fs::write(place.state().join(name), "mine").unwrap();
@@ -106,12 +112,16 @@ fn what_a_crash_left_half_written_does_no_harm() {
     // A write that was cut before its file got its name, and a torn last line.
     fs::write(place.state().join("000002.intent.json.tmp"), "{\"for").unwrap();
     fs::write(place.state().join("000001.status.json.tmp"), "").unwrap();
+    // What tickets waited for is of no use to anybody any more.
+    let bodies = place.state().join("000007.bodies.tmp");
+    fs::write(&bodies, "{}").unwrap();
     let log = place.state().join("delivered.jsonl");
     let text = fs::read_to_string(&log).unwrap();
     fs::write(&log, &text[..text.len() - 9]).unwrap();
     let (outcomes, ended) = run(&open(&sim, &place), ["a", "b", "c"].map(ask));
     // Whether `b` was handed over is not known, so it is handed over; `c` is new.
     assert_answered(&outcomes, &["b", "c"]);
+    assert!(!bodies.exists());
     assert_eq!(ended.unwrap().accounting.succeeded, 3);
     assert_eq!(sim.creates(), 2);
     let (outcomes, ended) = run(&open(&sim, &place), ["a", "b", "c"].map(ask));

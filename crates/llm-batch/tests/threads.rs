@@ -6,15 +6,13 @@ mod common;
 
 use std::fs;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use common::slow::{Slow, settings};
-use common::{Place, Simulator, answer_with_ids, ask, plain_provider, wait_until};
-use llm_batch::{
-    Call, CallError, Collected, CreateError, Created, Draft, LaneChoice, LlmBatch, Progress,
-    Provider, Request, Sink,
-};
+use common::stub::{Stub, stub};
+use common::{Place, Simulator, ask, wait_until};
+use llm_batch::{CallError, LaneChoice, LlmBatch, Progress, Request};
 
 const BATCHES: usize = 1_000;
 
@@ -36,7 +34,7 @@ fn threads() -> usize {
 #[test]
 fn a_thousand_open_batches_take_no_thread_each() {
     let _alone = alone();
-    let (provider, place) = (Arc::new(Slow::default()), Place::quick());
+    let (provider, place) = (stub(Slow::default()), Place::quick());
     let llm = settings(&provider, &place).max_in_flight(4).build().unwrap();
     let submit = |n: usize| llm.submit(ask(&n.to_string())).unwrap();
     let tickets: Vec<_> = (0..BATCHES).map(submit).collect();
@@ -85,7 +83,7 @@ fn open_batches_with_large_requests_have_no_file_each() {
 #[test]
 fn all_threads_end_once_the_batcher_is_dropped_and_the_last_ticket_has_its_answer() {
     let _alone = alone();
-    let (provider, place) = (Arc::new(Slow::default()), Place::quick());
+    let (provider, place) = (stub(Slow::default()), Place::quick());
     let settings = || settings(&provider, &place).poll_interval(Duration::from_millis(1));
     // With none open.
     let llm = settings().build().unwrap();
@@ -112,28 +110,10 @@ fn all_threads_end_once_the_batcher_is_dropped_and_the_last_ticket_has_its_answe
 #[derive(Debug)]
 struct Panics;
 
-impl Provider for Panics {
-    plain_provider!("panics");
-
-    fn create(&self, draft: &Draft<'_>, _: &str, _: &Call<'_>) -> Result<Created, CreateError> {
-        let batch_id = draft.entries().next().unwrap().id.to_owned();
-        Ok(Created { batch_id, progress: Progress::Running })
-    }
-
-    fn poll(&self, batch_id: &str, _: &Call<'_>) -> Result<Progress, CallError> {
+impl Stub for Panics {
+    fn poll(&self, batch_id: &str) -> Result<Progress, CallError> {
         assert!(batch_id != "panics", "the provider's");
         Ok(Progress::Ended)
-    }
-
-    fn results(
-        &self,
-        _: &str,
-        draft: &Draft<'_>,
-        _: &Call<'_>,
-        sink: &mut Sink<'_>,
-    ) -> Result<Collected, CallError> {
-        answer_with_ids(draft, sink);
-        Ok(Collected::default())
     }
 }
 
@@ -142,7 +122,7 @@ impl Provider for Panics {
 fn a_panic_in_one_batch_leaves_the_others_going_and_no_thread_behind() {
     let _alone = alone();
     let place = Place::quick();
-    let llm = LlmBatch::builder(Arc::new(Panics))
+    let llm = LlmBatch::builder(stub(Panics))
         .state(place.state())
         .max_items(1)
         .max_in_flight(1)

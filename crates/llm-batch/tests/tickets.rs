@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use common::{Endpoint, Faults, Place, Reply, Sim, Simulator, ask, builder, jsonl, open};
 use llm_batch::{
-    BatchError, Close, Error, Kind, LaneChoice, LlmBatch, OnAmbiguous, Request, RequestError,
+    BatchError, Body, Close, Error, Kind, LaneChoice, LlmBatch, OnAmbiguous, Request, RequestError,
 };
 
 /// Long enough never to pass in a test: what is sent is sent for another reason.
@@ -247,7 +247,7 @@ fn closing_sends_what_waits_and_refuses_what_comes_later() {
     assert!(report.leftovers.is_empty() && report.in_flight.is_empty());
     assert_eq!(ticket.wait().unwrap().text.unwrap(), "answer to question a");
     let refused = llm.submit(ask("b")).unwrap_err();
-    assert_eq!(refused.into_parts().0.id, "b");
+    assert_eq!(refused.into_parts().0.into_request().id, "b");
 }
 
 #[test]
@@ -256,7 +256,9 @@ fn an_abort_hands_back_what_was_not_sent_and_its_requester_is_told() {
     let llm = lingering(&sim, &place);
     let ticket = llm.submit(ask("a")).unwrap();
     let report = llm.close(Close::Abort, NEVER);
-    assert_eq!(report.leftovers[0].1.id, "a");
+    let (_, unsent) = report.leftovers.into_iter().next().unwrap();
+    assert_eq!(unsent.id(), "a");
+    assert!(matches!(unsent.into_request().body, Body::Prompt(text) if text == "question a"));
     assert!(matches!(ticket.wait(), Err(BatchError::Closed)));
     assert_eq!(llm.stats().queued, 0);
     assert_eq!(sim.creates(), 0);

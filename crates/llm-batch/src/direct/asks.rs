@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::Ask;
 use crate::table::Table;
-use crate::throttle::Permit;
+use crate::throttle::Place;
 
 /// What a pass asks one by one.
 #[derive(Debug, Default)]
@@ -21,44 +21,36 @@ pub(crate) struct Direct {
 #[derive(Debug, Default)]
 pub(super) struct Asks {
     queue: VecDeque<Ask>,
-    /// Why the next one does not go out yet.
+    /// Where the pass stands among all that want to ask this model.
+    pub(super) place: Option<Place>,
     pub(super) wait: Wait,
     /// In how many rounds in a row none got through, and the latest of them.
     pub(super) failures: u32,
     round: u64,
 }
 
+/// Whether the next one may be tried.
 #[derive(Debug, Default)]
 pub(super) enum Wait {
     #[default]
     None,
-    Until(Instant),
-    /// A permit comes by mail.
-    ForRoom,
-    /// It has come.
-    Held(Permit),
+    /// Not before there is mail, or before that moment where there is one.
+    ForRoom(Option<Instant>),
 }
 
 impl Asks {
-    /// Returns when the next one may go out; `None` where nothing waits, or only mail can tell.
+    /// Returns when the next one may be tried; `None` where nothing waits, or only mail can tell.
     fn next(&self, now: Instant) -> Option<Instant> {
         match self.wait {
             _ if self.queue.is_empty() => None,
-            Wait::None | Wait::Held(_) => Some(now),
-            Wait::Until(moment) => Some(moment),
-            Wait::ForRoom => None,
+            Wait::None => Some(now),
+            Wait::ForRoom(until) => until,
         }
     }
 
-    /// Takes the permit that is held.
-    pub(super) fn take_permit(&mut self) -> Option<Permit> {
-        match mem::take(&mut self.wait) {
-            Wait::Held(permit) => Some(permit),
-            other => {
-                self.wait = other;
-                None
-            }
-        }
+    /// Leaves the line.
+    fn leave(&mut self) {
+        (self.place, self.wait) = (None, Wait::None);
     }
 
     /// Counts that one did not get through; returns in how many rounds in a row that was so.
@@ -140,20 +132,28 @@ impl Direct {
         self.by_model.values_mut().find(may_go)?.queue.pop_front()
     }
 
-    /// Holds a permit that came by mail.
-    pub(crate) fn hold(&mut self, permit: Permit) {
-        let asks = self.of(permit.model());
-        asks.wait = Wait::Held(permit);
+    /// Tries a model at once: the mail says that it is the turn of this pass.
+    pub(crate) fn look(&mut self, model: &str) {
+        self.of(model).wait = Wait::None;
     }
 
-    /// Gives back all permits that are held.
-    pub(crate) fn give_back(&mut self) {
-        self.by_model.values_mut().for_each(|asks| drop(asks.take_permit()));
+    /// Lets others go first while the pass is at something else, which may wait for them.
+    pub(crate) fn step_aside(&mut self) {
+        for asks in self.by_model.values_mut() {
+            if let Some(place) = &asks.place {
+                place.step_aside();
+                asks.wait = Wait::None;
+            }
+        }
     }
 
-    /// Gives back those that are held for nothing.
-    pub(super) fn give_back_unused(&mut self) {
-        let unused = self.by_model.values_mut().filter(|asks| asks.queue.is_empty());
-        unused.for_each(|asks| drop(asks.take_permit()));
+    /// Leaves all lines.
+    pub(crate) fn leave(&mut self) {
+        self.by_model.values_mut().for_each(Asks::leave);
+    }
+
+    /// Leaves the lines that it stands in for nothing.
+    pub(super) fn leave_idle(&mut self) {
+        self.by_model.values_mut().filter(|asks| asks.queue.is_empty()).for_each(Asks::leave);
     }
 }

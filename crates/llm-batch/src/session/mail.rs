@@ -5,15 +5,14 @@ use std::sync::mpsc::{self, Receiver, Sender};
 
 use crate::desk::Desk;
 use crate::direct::Reply;
-use crate::throttle::Permit;
 
 /// What happens elsewhere.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// Somebody says stop.
     Stopped,
-    /// Another request may be asked alone, with this permit.
-    Room(Permit),
+    /// It is the turn of this pass to ask that model.
+    Room(Arc<str>),
     /// A request that was asked alone has come back.
     Answered(Box<Reply>),
 }

@@ -1,11 +1,12 @@
 //! A provider on loopback with faults to order, and what tests do with it.
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part")]
-#![allow(unused_imports, unused_macros, reason = "likewise")]
+#![allow(unused_imports, reason = "likewise")]
 #![allow(clippy::unwrap_used, reason = "a helper of tests")]
 
 pub mod priced;
 pub mod slow;
 pub mod steps;
+pub mod stub;
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -15,51 +16,18 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use llm_batch::providers::{Anthropic, OpenAi};
-use llm_batch::{Answer, Builder, Draft, LlmBatch, Provider, Request, RequestError, Sink, Stop};
+use llm_batch::{Answer, Builder, LlmBatch, Provider, Request, RequestError, Stop};
 pub use llm_simulator::{Endpoint, Reply, Seen, Simulator};
-use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-
-/// What every provider of a test says in the same way: its name, and bodies that are the ids.
-macro_rules! plain_provider {
-    ($name:literal) => {
-        fn name(&self) -> &'static str {
-            $name
-        }
-
-        fn endpoint(&self) -> &'static str {
-            "here"
-        }
-
-        fn limits(&self) -> llm_batch::Limits {
-            let (max_items, max_bytes) = (10, 1 << 20);
-            llm_batch::Limits { max_items, max_bytes, frame_bytes: 0, entry_bytes: 0 }
-        }
-
-        fn encode(
-            &self,
-            request: &llm_batch::Request,
-        ) -> Result<Box<serde_json::value::RawValue>, llm_batch::RequestError> {
-            Ok(serde_json::value::to_raw_value(&request.id).unwrap())
-        }
-    };
-}
-pub(crate) use plain_provider;
 
 /// Waits until something holds that nothing tells of, for two minutes at most.
 pub fn wait_until(holds: impl Fn() -> bool) {
     let patience = Instant::now() + Duration::from_mins(2);
     while !holds() {
         assert!(Instant::now() < patience, "it never holds");
-        thread::yield_now();
-    }
-}
-
-/// Answers each request of a batch with its id.
-pub fn answer_with_ids(draft: &Draft<'_>, sink: &mut Sink<'_>) {
-    for entry in draft.entries() {
-        let _ = sink(&entry.custom_id, Ok(Answer::new(to_raw_value(entry.id).unwrap())));
+        // It leaves the processor to what is waited for.
+        thread::park_timeout(Duration::from_millis(1));
     }
 }
 

@@ -5,12 +5,12 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use llm_batch::{
-    Builder, Call, CallError, Collected, CreateError, Created, Draft, Entry, LlmBatch, Progress,
-    Provider, Sink,
+    Builder, CallError, Collected, CreateError, Created, Draft, Entry, LlmBatch, Progress, Sink,
 };
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::{Place, answer_with_ids, plain_provider};
+use super::Place;
+use super::stub::{Stub, Stubbed, answer_with_ids};
 
 /// Takes every batch, and has its results once it is let go on; answers at once who is asked alone,
 /// when enough are.
@@ -47,17 +47,15 @@ impl Slow {
     }
 }
 
-impl Provider for Slow {
-    plain_provider!("slow");
-
-    fn create(&self, _: &Draft<'_>, _: &str, _: &Call<'_>) -> Result<Created, CreateError> {
+impl Stub for Slow {
+    fn create(&self, _: &Draft<'_>) -> Result<Created, CreateError> {
         self.during(|| {
             let batch_id = self.count().to_string();
             Ok(Created { batch_id, progress: Progress::Running })
         })
     }
 
-    fn poll(&self, _: &str, _: &Call<'_>) -> Result<Progress, CallError> {
+    fn poll(&self, _: &str) -> Result<Progress, CallError> {
         self.during(|| {
             let has_ended = self.has_ended.load(Ordering::SeqCst);
             Ok(if has_ended { Progress::Ended } else { Progress::Running })
@@ -68,7 +66,6 @@ impl Provider for Slow {
         &self,
         _: &str,
         draft: &Draft<'_>,
-        _: &Call<'_>,
         sink: &mut Sink<'_>,
     ) -> Result<Collected, CallError> {
         self.during(|| {
@@ -77,11 +74,7 @@ impl Provider for Slow {
         })
     }
 
-    fn answers_at_once(&self) -> bool {
-        true
-    }
-
-    fn ask(&self, entry: &Entry<'_>, _: &Call<'_>) -> Result<Box<RawValue>, CreateError> {
+    fn ask(&self, entry: &Entry<'_>) -> Result<Box<RawValue>, CreateError> {
         self.during(|| {
             // Each goes on when somebody comes after it, so that they are there together.
             let nth = self.count();
@@ -94,7 +87,7 @@ impl Provider for Slow {
     }
 }
 
-pub fn settings(provider: &Arc<Slow>, place: &Place) -> Builder {
+pub fn settings(provider: &Arc<Stubbed<Slow>>, place: &Place) -> Builder {
     LlmBatch::builder(Arc::clone(provider) as _)
         .state(place.state())
         .max_items(1)

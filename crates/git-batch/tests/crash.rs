@@ -325,8 +325,8 @@ fn killed_while_the_push_runs_each_operation_lands_once() {
     fixture.hook(
         "pre-receive",
         &format!(
-            "test -e '{1}' && exit 0; while ! test -s '{0}'; do :; done; kill -9 $(cat '{0}'); \
-             touch '{1}'",
+            "test -e '{1}' && exit 0; for n in $(seq 6000); do test -s '{0}' && break; sleep 0.01; \
+             done; kill -9 $(cat '{0}'); touch '{1}'",
             pid.display(),
             gone.display()
         ),

@@ -11,7 +11,7 @@ use std::time::Duration;
 use git_batch::{
     Commit, Gate, GitBatch, OpErrorKind, Operation, Outcome, Report, Settings, Strategy,
 };
-use support::{Fixture, kind, landed};
+use support::{Fixture, kind, landed, wait_until, waits_for};
 
 /// A gate that runs a script of the shell.
 fn script(text: &str) -> Gate {
@@ -266,16 +266,10 @@ fn others_work_while_the_gate_runs() {
     let fixture = Fixture::new();
     eight(&fixture);
     let (begun, go) = (fixture.beside("begun"), fixture.beside("go"));
-    let text = format!(
-        "touch '{}'; while ! test -e '{}'; do sleep 0.01; done",
-        begun.display(),
-        go.display()
-    );
+    let text = format!("touch '{}'; {}", begun.display(), waits_for(&go));
     std::thread::scope(|scope| {
         let landing = scope.spawn(|| land(&open(&fixture, script(&text)), &["b0"]));
-        while !begun.exists() {
-            std::thread::yield_now();
-        }
+        wait_until(|| begun.exists());
         let commit = Commit::new("other", "m").write("other", "x");
         let operations = vec![Operation::commit("c", commit), Operation::push("p", "other")];
         let settings = Settings::default().with_wait(Duration::from_secs(20));
@@ -404,9 +398,7 @@ fn what_a_killed_landing_left_is_removed_and_that_of_others_is_not() {
             let said = fs::read_to_string(entry.path().join("begun")).unwrap_or_default();
             name.contains(&format!("-{}-", child.id())) && said.ends_with('\n')
         };
-        while !fs::read_dir(&scratch).unwrap().flatten().any(begun) {
-            std::thread::yield_now();
-        }
+        wait_until(|| fs::read_dir(&scratch).unwrap().flatten().any(begun));
         child
     };
     let (mut killed, mut alive) = (start(), start());
@@ -428,24 +420,19 @@ fn what_a_killed_landing_left_is_removed_and_that_of_others_is_not() {
     killed.kill().unwrap();
     killed.wait().unwrap();
     assert_eq!(left_in(&scratch), 2);
-    while is_running(&groups[0][0]) {
-        std::thread::yield_now();
-    }
+    wait_until(|| !is_running(&groups[0][0]));
     assert!(is_running(&groups[0][1]));
     landed(&fixture.open().apply(vec![Operation::push("p", "b1")]).unwrap(), "p");
     assert_eq!(left_in(&scratch), 1);
     // What it was running is ended too, where the system says what that was.
-    while cfg!(target_os = "linux") && is_running(&groups[0][1]) {
-        std::thread::yield_now();
-    }
+    let is_linux = cfg!(target_os = "linux");
+    wait_until(|| !is_linux || !is_running(&groups[0][1]));
     assert!(groups[1].iter().all(|pid| is_running(pid)));
     alive.kill().unwrap();
     alive.wait().unwrap();
     landed(&fixture.open().apply(vec![Operation::push("q", "b2")]).unwrap(), "q");
     assert_eq!(left_in(&scratch), 0);
-    while cfg!(target_os = "linux") && groups[1].iter().any(|pid| is_running(pid)) {
-        std::thread::yield_now();
-    }
+    wait_until(|| !is_linux || !groups[1].iter().any(|pid| is_running(pid)));
     assert_eq!(fixture.received(), 2);
 }
 
@@ -513,9 +500,7 @@ fn a_gate_that_is_stopped_lets_nothing_pass() {
     let git = open(&fixture, gate.with_time_limit(None).stopped_by(Arc::clone(&flag)));
     std::thread::scope(|scope| {
         let landing = scope.spawn(|| land(&git, &["b0"]));
-        while !begun.exists() {
-            std::thread::yield_now();
-        }
+        wait_until(|| begun.exists());
         flag.store(true, Ordering::SeqCst);
         let report = landing.join().unwrap();
         assert_eq!(kind(report.get("b0")), Some(OpErrorKind::Gate));

@@ -10,7 +10,7 @@ use git_batch::{
     Class, Commit, Gate, GitBatch, OpErrorKind, Operation, Outcome, Report, Settings, Strategy,
 };
 use support::worktree::{capture, linked, put};
-use support::{Fixture, kind, landed, run, try_run};
+use support::{Fixture, kind, landed, run, try_run, wait_until, waits_for};
 
 /// A gate that counts its runs and refuses files with `bad` in them.
 fn gate(fixture: &Fixture) -> Gate {
@@ -202,11 +202,8 @@ fn others_work_while_the_gate_looks_at_what_the_remote_has_got() {
     fixture.git(["push", "-q", "origin", "a"]);
     fixture.move_remote("a", "theirs.txt", "good\n");
     let (begun, go) = (fixture.beside("begun"), fixture.beside("go"));
-    let text = format!(
-        "test -e theirs.txt || exit 0; touch '{}'; while ! test -e '{}'; do sleep 0.01; done",
-        begun.display(),
-        go.display()
-    );
+    let wait = waits_for(&go);
+    let text = format!("test -e theirs.txt || exit 0; touch '{}'; {wait}", begun.display());
     let git = open(&fixture, script(&fixture, &text));
     let here = Commit::new("here", "h").with_base("main").write("here.txt", "x\n");
     let operations = || {
@@ -220,9 +217,7 @@ fn others_work_while_the_gate_looks_at_what_the_remote_has_got() {
     };
     let report = std::thread::scope(|scope| {
         let applied = scope.spawn(|| git.apply(operations()).unwrap());
-        while !begun.exists() {
-            std::thread::yield_now();
-        }
+        wait_until(|| begun.exists());
         // The others have landed, and of the group nothing.
         assert_eq!(fixture.at_remote(["branch", "--format=%(refname:short)"]), "a\nb\nmain\n");
         assert_eq!(fixture.git(["branch", "--list", "here"]), "");
@@ -523,11 +518,8 @@ fn a_gate_that_was_changed_is_asked_again() {
 fn what_was_done_before_the_lock_was_lost_is_reported() {
     let fixture = Fixture::new();
     let (begun, go) = (fixture.beside("begun"), fixture.beside("go"));
-    let text = format!(
-        "test -e b.txt || exit 0; touch '{}'; while ! test -e '{}'; do sleep 0.01; done",
-        begun.display(),
-        go.display()
-    );
+    let wait = waits_for(&go);
+    let text = format!("test -e b.txt || exit 0; touch '{}'; {wait}", begun.display());
     let settings = Settings::default().with_gate(script(&fixture, &text));
     let settings = settings.with_wait(std::time::Duration::from_millis(50));
     let git = GitBatch::open(fixture.work(), settings).unwrap();
@@ -541,9 +533,7 @@ fn what_was_done_before_the_lock_was_lost_is_reported() {
     };
     std::thread::scope(|scope| {
         let applied = scope.spawn(|| git.apply(operations()).unwrap());
-        while !begun.exists() {
-            std::thread::yield_now();
-        }
+        wait_until(|| begun.exists());
         let lock = fs::File::open(fixture.work().join(".git/batchyard/lock")).unwrap();
         lock.lock().unwrap();
         fs::write(&go, "").unwrap();
@@ -551,6 +541,8 @@ fn what_was_done_before_the_lock_was_lost_is_reported() {
         landed(&report, "push a");
         assert_eq!(kind(report.get("b")), Some(OpErrorKind::Repository));
         assert!(format!("{report:?}").contains("still locked"), "{report:?}");
+        // A process that is just started by another test may have it, too.
+        lock.unlock().unwrap();
     });
     let again = git.apply(operations()).unwrap();
     landed(&again, "push b");

@@ -8,6 +8,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use git_batch::{Commit, Gate, GitBatch, Operation, Settings, stops};
+#[cfg(target_os = "linux")]
+use support::wait_until;
 use support::{Fixture, landed};
 
 fn open(fixture: &Fixture, gate: Gate) -> GitBatch {
@@ -97,6 +99,7 @@ fn asks_a_gate_that_leaves_processes() {
     git.apply(vec![Operation::commit("c", commit), Operation::push("p", "x")]).unwrap();
 }
 
+#[cfg(target_os = "linux")]
 fn is_running(pid: &str) -> bool {
     let state = Command::new("ps").args(["-o", "stat=", "-p", pid]).output().unwrap();
     let state = String::from_utf8_lossy(&state.stdout).trim().to_owned();
@@ -116,23 +119,15 @@ fn a_process_that_a_gate_has_set_apart_outlives_a_killed_run() {
         let (daemon, member) = said.strip_suffix('\n')?.split_once(' ')?;
         Some([daemon, member].map(str::to_owned))
     };
-    let [daemon, member] = loop {
-        if let Some(pids) = begun() {
-            break pids;
-        }
-        std::thread::yield_now();
-    };
+    wait_until(|| begun().is_some());
+    let [daemon, member] = begun().unwrap();
     // It is apart when it is the first of its session.
     let session = || Command::new("ps").args(["-o", "sid=", "-p", &daemon]).output().unwrap();
-    while String::from_utf8_lossy(&session().stdout).trim() != daemon {
-        std::thread::yield_now();
-    }
+    wait_until(|| String::from_utf8_lossy(&session().stdout).trim() == daemon);
     killed.kill().unwrap();
     killed.wait().unwrap();
     landed(&fixture.open().apply(vec![Operation::push("p", "main")]).unwrap(), "p");
-    while is_running(&member) {
-        std::thread::yield_now();
-    }
+    wait_until(|| !is_running(&member));
     let outlived = is_running(&daemon);
     Command::new("kill").arg(&daemon).status().unwrap();
     assert!(outlived);

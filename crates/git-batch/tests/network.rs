@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use git_batch::{Commit, GitBatch, OpErrorKind, Operation, Settings};
-use support::{Fixture, kind, landed, make_executable};
+use support::{Fixture, kind, landed, make_executable, waits_for};
 
 /// Puts a program in the place of ssh.
 fn behind_ssh(fixture: &Fixture, script: &str) -> PathBuf {
@@ -108,7 +108,7 @@ fn what_an_answer_without_end_has_landed_is_found_out() {
 fn a_remote_that_is_not_needed_is_not_waited_for() {
     let fixture = Fixture::new();
     let go = fixture.beside("go");
-    behind_ssh(&fixture, &format!("while ! test -e '{}'; do sleep 0.02; done", go.display()));
+    behind_ssh(&fixture, &waits_for(&go));
     let git = GitBatch::open(fixture.work(), Settings::default().with_time_limit(None)).unwrap();
     let commit = |id: &str, path: &str| {
         Operation::commit(id, Commit::new("x", "m").with_base("main").write(path, "b"))

@@ -192,6 +192,21 @@ fn collect(dir: &Path, files: &mut BTreeMap<PathBuf, Vec<u8>>) {
     }
 }
 
+/// Waits for what another process or thread does; fails the test if that takes for ever.
+#[track_caller]
+pub(crate) fn wait_until(mut is_so: impl FnMut() -> bool) {
+    let started = std::time::Instant::now();
+    while !is_so() {
+        assert!(started.elapsed() < std::time::Duration::from_mins(1), "it never was so");
+        std::thread::park_timeout(std::time::Duration::from_millis(2));
+    }
+}
+
+/// A line of a shell script that waits for a file, but not for ever.
+pub(crate) fn waits_for(file: &Path) -> String {
+    format!("for n in $(seq 6000); do test -e '{}' && break; sleep 0.01; done", file.display())
+}
+
 pub(crate) fn make_executable(path: &Path) {
     use std::os::unix::fs::PermissionsExt;
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();

@@ -197,10 +197,12 @@ fn sync_existing(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Opens a folder, or the next above it that is there.
+/// Opens a folder, or the next above it that is there: a branch may be in its place by now.
 fn open_existing(path: &Path) -> io::Result<File> {
     match File::open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+        Err(error)
+            if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
+        {
             path.parent().map_or(Err(error), open_existing)
         }
         other => other,
@@ -224,10 +226,22 @@ pub(crate) fn sync_all_refs(paths: &BTreeSet<PathBuf>) -> Synced {
 
 impl Synced {
     fn failed(error: io::Error) -> Synced {
-        // All else says that folders cannot be made durable there: there is nothing more to be had.
-        let is_lost =
-            matches!(Errno::from_io_error(&error), Some(Errno::IO | Errno::NOSPC | Errno::DQUOT));
-        Synced { calls: 0, fault: is_lost.then_some(error) }
+        // What says that folders cannot be made durable there, by anybody or by this user: there is nothing
+        // more to be had. All else may pass.
+        let is_final = matches!(
+            Errno::from_io_error(&error),
+            Some(
+                Errno::INVAL
+                    | Errno::OPNOTSUPP
+                    | Errno::NOSYS
+                    | Errno::BADF
+                    | Errno::NOTTY
+                    | Errno::ACCESS
+                    | Errno::PERM
+                    | Errno::ROFS
+            )
+        );
+        Synced { calls: 0, fault: (!is_final).then_some(error) }
     }
 
     fn and(self, other: Synced) -> Synced {

@@ -32,10 +32,10 @@ pub(crate) struct Passage {
     pub(crate) signer: Option<Signer>,
     /// The signatures of its commits.
     pub(crate) signed: Signed,
-    /// How often the gate was asked for all of a branch.
-    asked: BTreeMap<FullName, usize>,
-    /// The last tree of each branch that the remote has moved, and how many there were.
-    moved: BTreeMap<FullName, (ObjectId, usize)>,
+    /// The trees that all of a branch came to.
+    asked: Trees,
+    /// Those of branches that the remote has moved.
+    moved: Trees,
     /// What it has cost since the last receipt.
     pub(crate) spent: Receipt,
 }
@@ -55,6 +55,21 @@ pub(crate) enum Judged {
     Moved(BTreeSet<FullName>, Vec<Question>),
     /// Nothing of it can be done.
     Stop(Outcome),
+}
+
+/// The last tree of each branch, and how many there were.
+#[derive(Debug, Default)]
+struct Trees(BTreeMap<FullName, (ObjectId, usize)>);
+
+impl Trees {
+    /// Gives how many there were of the branch by now. One that waits for its turn is the same still.
+    fn note(&mut self, branch: &FullName, tree: ObjectId) -> usize {
+        let (last, count) = self.0.entry(branch.clone()).or_insert((tree, 1));
+        if *last != tree {
+            (*last, *count) = (tree, *count + 1);
+        }
+        *count
+    }
 }
 
 impl Judged {
@@ -79,35 +94,21 @@ impl Passage {
         }
     }
 
-    /// Notes that the gate is asked for all of a branch; an error is that it has changed too often.
-    pub(crate) fn note_asked(&mut self, branch: &FullName) -> Result<(), Outcome> {
-        let count = self.asked.entry(branch.clone()).or_default();
-        *count += 1;
-        if *count <= MAX_CHANGES + self.ended.len() {
+    /// Notes that the gate has to look at all of a branch; an error is that it has changed too often.
+    pub(crate) fn note_asked(&mut self, branch: &FullName, tree: ObjectId) -> Result<(), Outcome> {
+        if self.asked.note(branch, tree) <= MAX_CHANGES + self.ended.len() {
             return Ok(());
         }
-        let reason = format!(
-            "the branch {:?} changed {MAX_CHANGES} times while the gate ran",
-            branch.shorten()
-        );
-        Err(Outcome::Rejected { class: Class::Transient, reason })
+        Err(restless(&format!("the branch {:?} changed", branch.shorten())))
     }
 
     /// Notes that the gate has to look at what a branch and what the remote has got make together; an
     /// error is that the remote has moved too often.
     pub(crate) fn note_moved(&mut self, branch: &FullName, tree: ObjectId) -> Result<(), Outcome> {
-        let (last, count) = self.moved.entry(branch.clone()).or_insert((tree, 1));
-        if *last != tree {
-            (*last, *count) = (tree, *count + 1);
-        }
-        if *count <= MAX_CHANGES {
+        if self.moved.note(branch, tree) <= MAX_CHANGES {
             return Ok(());
         }
-        let reason = format!(
-            "the remote's branch {:?} moved {MAX_CHANGES} times while the gate ran",
-            branch.shorten()
-        );
-        Err(Outcome::Rejected { class: Class::Transient, reason })
+        Err(restless(&format!("the remote's branch {:?} moved", branch.shorten())))
     }
 
     /// Lets the gate look at trees. Nothing is to be locked meanwhile.
@@ -167,6 +168,12 @@ impl Passage {
         let kept = order.iter().filter(|index| !redone.contains(index));
         self.ended.extend(kept.filter_map(|index| Some((*index, outcomes[*index].clone()?))));
     }
+}
+
+/// The end of what never rests.
+fn restless(what: &str) -> Outcome {
+    let reason = format!("{what} {MAX_CHANGES} times while the gate ran");
+    Outcome::Rejected { class: Class::Transient, reason }
 }
 
 /// The branch that an operation moves, here or at the remote.

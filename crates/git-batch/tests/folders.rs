@@ -71,6 +71,14 @@ fn a_branch_that_is_not_durable_is_so_before_its_batch_is_over(fixture: &Fixture
     assert_eq!(open(), 0);
     let again = fixture.open().apply(operations()).unwrap();
     assert_eq!(again.replayed.len(), 2);
+    // A process that has too many files open cannot do it now; that is no reason to trust the disk.
+    disk::fail_for_refs(Errno::MFILE.raw_os_error());
+    landed(
+        &fixture.open().apply(vec![commit("files", "w"), commit("more", "z")]).unwrap(),
+        "files",
+    );
+    assert_eq!(open(), 1);
+    disk::fail_for_refs(0);
     // Where folders cannot be made durable at all, there is nothing to wait for.
     disk::fail_for_refs(Errno::BADF.raw_os_error());
     let delete = || {
@@ -81,4 +89,31 @@ fn a_branch_that_is_not_durable_is_so_before_its_batch_is_over(fixture: &Fixture
     assert_eq!(open(), 0);
     assert_eq!(fixture.open().apply(delete()).unwrap().replayed.len(), 2);
     disk::fail_for_refs(0);
+    what_a_remote_has_said_is_not_durable_by_that(fixture);
+}
+
+/// A push that nobody has heard of is found out; the disk fails then, and not the remote.
+fn what_a_remote_has_said_is_not_durable_by_that(fixture: &Fixture) {
+    let (remote, away) = (fixture.remote(), fixture.beside("away.git"));
+    let vanish = format!("mv '{}' '{}'; kill -9 $PPID", remote.display(), away.display());
+    fixture.hook("pre-receive", &format!("{vanish}; exit 1"));
+    let commit =
+        |id: &str| Operation::commit(id, Commit::new(id, id).with_base("main").write(id, "x"));
+    let operations = || {
+        let push = Operation::push("push", "there");
+        [commit("here"), commit("there"), push].map(|operation| operation.in_group("g")).to_vec()
+    };
+    fixture.open().apply(operations()).unwrap();
+    fs::rename(&away, &remote).unwrap();
+    fixture.hook("pre-receive", "exit 0");
+    disk::fail_for_refs(Errno::IO.raw_os_error());
+    let error = fixture.open().apply(operations()).unwrap_err();
+    assert!(matches!(error, ApplyError::State { .. }), "{error}");
+    assert!(error.to_string().contains("durable: Input/output error"), "{error}");
+    disk::fail_for_refs(0);
+    let report = fixture.open().apply(operations()).unwrap();
+    for (id, _) in &report.outcomes {
+        landed(&report, id);
+    }
+    assert_eq!(fixture.at_remote(["rev-list", "--count", "main..there"]).trim(), "1");
 }

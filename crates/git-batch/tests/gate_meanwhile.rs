@@ -4,11 +4,10 @@
 mod support;
 
 use std::fs;
-use std::path::Path;
 use std::time::Duration;
 
 use git_batch::{Commit, Gate, GitBatch, OpErrorKind, Operation, Outcome, Settings, Strategy};
-use support::{Fixture, kind, landed, make_executable};
+use support::{Fixture, kind, landed, make_executable, wait_until, waits_for};
 
 fn script(fixture: &Fixture, text: &str) -> Gate {
     let scratch = fixture.beside("scratch");
@@ -19,22 +18,17 @@ fn script(fixture: &Fixture, text: &str) -> Gate {
 /// A gate that waits for the file `go` where `path` is in the tree, and says that it has begun.
 fn waiting(fixture: &Fixture, path: &str) -> Gate {
     let (begun, go) = (fixture.beside("begun"), fixture.beside("go"));
-    let text = format!(
-        "test -e {path} || exit 0; touch '{}'; while ! test -e '{}'; do sleep 0.01; done",
-        begun.display(),
-        go.display()
-    );
-    script(fixture, &text)
+    let wait = waits_for(&go);
+    script(fixture, &format!("test -e {path} || exit 0; touch '{}'; {wait}", begun.display()))
 }
 
 fn open(fixture: &Fixture, gate: Gate) -> GitBatch {
     GitBatch::open(fixture.work(), Settings::default().with_gate(gate)).unwrap()
 }
 
-fn wait_for(path: &Path) {
-    while !path.exists() {
-        std::thread::yield_now();
-    }
+/// Waits until the gate has begun.
+fn wait_for_gate(fixture: &Fixture) {
+    wait_until(|| fixture.beside("begun").exists());
 }
 
 fn commit(id: &str, branch: &str) -> Operation {
@@ -59,7 +53,7 @@ fn what_others_commit_to_a_branch_that_waits_is_not_pushed() {
     let report = std::thread::scope(|scope| {
         let applied =
             scope.spawn(|| git.apply(vec![commit("a1", "a"), Operation::push("p", "a")]).unwrap());
-        wait_for(&fixture.beside("begun"));
+        wait_for_gate(&fixture);
         fixture.branch("a", "a", "others.txt", "x\n");
         fs::write(fixture.beside("go"), "").unwrap();
         applied.join().unwrap()
@@ -86,7 +80,7 @@ fn what_waits_says_that_the_lock_was_lost() {
     };
     std::thread::scope(|scope| {
         let applied = scope.spawn(|| git.apply(operations()).unwrap());
-        wait_for(&fixture.beside("begun"));
+        wait_for_gate(&fixture);
         let lock = fs::File::open(fixture.work().join(".git/batchyard/lock")).unwrap();
         lock.lock().unwrap();
         fs::write(fixture.beside("go"), "").unwrap();
@@ -96,6 +90,8 @@ fn what_waits_says_that_the_lock_was_lost() {
         }
         let Some(Outcome::Failed(error)) = report.get("p") else { panic!("{report:?}") };
         assert!(error.message.contains("still locked"), "{error}");
+        // A process that is just started by another test may have it, too.
+        lock.unlock().unwrap();
     });
     let again = git.apply(operations()).unwrap();
     landed(&again, "p");
@@ -118,7 +114,7 @@ fn an_input_that_others_have_cut_otherwise_meanwhile_is_not_done_again() {
     let git = open(&fixture, waiting(&fixture, "b.txt"));
     let (report, other) = std::thread::scope(|scope| {
         let applied = scope.spawn(|| git.apply(operations()).unwrap());
-        wait_for(&fixture.beside("begun"));
+        wait_for_gate(&fixture);
         let settings = Settings::default().with_max_items(2);
         let other = GitBatch::open(fixture.work(), settings).unwrap().apply(operations()).unwrap();
         fs::write(fixture.beside("go"), "").unwrap();
@@ -180,26 +176,105 @@ fn nobody_is_blamed_where_what_was_there_before_cannot_be_checked_out() {
     assert_eq!(count(), 4);
 }
 
-/// The folder for the trees has room for one of them at a time.
+/// Files that go through a filter which fails where another tree is there already, as on a disk that has
+/// room for one of them.
+fn with_room_for_one(fixture: &Fixture) {
+    fixture.write(".gitattributes", "src/lib.rs filter=room\n");
+    fixture.git(["add", "-A"]);
+    fixture.git(["commit", "-q", "-m", "Room"]);
+    fixture.git(["push", "-q", "origin", "main"]);
+    let smudge = format!("test $(ls '{}' | wc -l) = 1 && cat", fixture.beside("scratch").display());
+    fixture.git(["config", "filter.room.smudge", &smudge]);
+    fixture.git(["config", "filter.room.required", "true"]);
+}
+
+fn tasks(count: usize) -> Vec<Operation> {
+    let task = |n: usize| {
+        let branch = format!("b{n}");
+        let push = Operation::push(format!("push {branch}"), &branch);
+        [commit(&branch, &branch), push]
+    };
+    (0..count).flat_map(task).collect()
+}
+
+/// They wait for their turn, however often that comes to others first: they do not change by that.
 #[test]
 fn trees_that_have_no_room_beside_each_other_are_looked_at_one_after_the_other() {
     let fixture = Fixture::new();
-    let scratch = fixture.beside("scratch");
-    // It fails where another tree is there already.
-    let smudge = format!("test $(ls '{}' | wc -l) = 1 && cat", scratch.display());
-    fixture.git(["config", "filter.room.smudge", &smudge]);
-    fixture.git(["config", "filter.room.required", "true"]);
-    let task = |n: usize| {
-        let branch = format!("b{n}");
-        let commit = Commit::new(&branch, "m").with_base("main").write(&*branch, "x\n");
-        let commit = commit.write(".gitattributes", "src/lib.rs filter=room\n");
-        let push = Operation::push(format!("p{n}"), &branch);
-        [Operation::commit(branch, commit), push]
-    };
-    let git = open(&fixture, script(&fixture, "true"));
-    let report = git.apply((0..3).flat_map(task).collect()).unwrap();
+    with_room_for_one(&fixture);
+    let report = open(&fixture, script(&fixture, "true")).apply(tasks(9)).unwrap();
+    for (id, _) in &report.outcomes {
+        landed(&report, id);
+    }
+    assert_eq!(report.receipt().gate_runs, 9);
+}
+
+/// The same where the remote has moved two branches, and both have to be looked at again.
+#[test]
+fn so_are_those_that_the_remote_has_moved() {
+    let fixture = Fixture::new();
+    for name in ["b0", "b1"] {
+        fixture.git(["push", "-q", "origin", &format!("main:{name}")]);
+        fixture.git(["branch", name, "main"]);
+        fixture.move_remote(name, "theirs.txt", "x\n");
+    }
+    with_room_for_one(&fixture);
+    for name in ["b0", "b1"] {
+        fixture.git(["branch", "-f", name, "main"]);
+    }
+    let report = open(&fixture, script(&fixture, "true")).apply(tasks(2)).unwrap();
+    for (id, _) in &report.outcomes {
+        landed(&report, id);
+    }
+    assert_eq!(report.receipt().gate_runs, 4);
+    for name in ["b0", "b1"] {
+        assert_eq!(fixture.at_remote(["show", &format!("{name}:theirs.txt")]), "x\n");
+    }
+}
+
+/// Where no folder can be made any more, those that are there are looked at, and make room.
+#[test]
+fn trees_that_are_ready_are_looked_at_where_no_other_can_be_made() {
+    let fixture = Fixture::new();
+    fixture.write(".gitattributes", "src/lib.rs filter=full\n");
+    fixture.git(["add", "-A"]);
+    fixture.git(["commit", "-q", "-m", "Full"]);
+    let state = fixture.work().join(".git/batchyard");
+    let (gate, away) = (state.join("gate"), state.join("away"));
+    let (gate, away) = (gate.display(), away.display());
+    let fill = format!("test -d '{away}' || {{ mv '{gate}' '{away}'; touch '{gate}'; }}; cat");
+    fixture.git(["config", "filter.full.smudge", &fill]);
+    fixture.git(["config", "filter.full.required", "true"]);
+    let empty = format!("rm '{gate}'; mv '{away}' '{gate}'");
+    let report = open(&fixture, script(&fixture, &empty)).apply(tasks(3)).unwrap();
     for (id, _) in &report.outcomes {
         landed(&report, id);
     }
     assert_eq!(report.receipt().gate_runs, 3);
+}
+
+/// The same input asks for it by then.
+#[test]
+fn a_push_that_is_asked_for_again_takes_along_what_came_meanwhile() {
+    let fixture = moved();
+    fixture.branch("a", "a", "mine.txt", "x\n");
+    let operations = || vec![Operation::push("p", "a")];
+    let git = open(&fixture, waiting(&fixture, "theirs.txt"));
+    let report = std::thread::scope(|scope| {
+        let applied = scope.spawn(|| git.apply(operations()).unwrap());
+        wait_for_gate(&fixture);
+        fixture.branch("a", "a", "others.txt", "x\n");
+        fs::write(fixture.beside("go"), "").unwrap();
+        applied.join().unwrap()
+    });
+    landed(&report, "p");
+    let there = || fixture.at_remote(["ls-tree", "--name-only", "a"]);
+    assert!(there().contains("mine.txt") && !there().contains("others.txt"), "{}", there());
+    let again = git.apply(operations()).unwrap();
+    landed(&again, "p");
+    assert!(again.replayed.is_empty());
+    assert!(there().contains("others.txt"), "{}", there());
+    // Now there is nothing more to push.
+    assert_eq!(git.apply(operations()).unwrap().pushes(), 0);
+    fixture.assert_sound();
 }

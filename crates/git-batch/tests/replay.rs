@@ -190,9 +190,12 @@ fn a_record_of_another_version_is_refused_before_anything_is_done() {
     let state = fixture.work().join(".git/batchyard");
     let record = fs::read_dir(state.join("done")).unwrap().next().unwrap().unwrap().path();
     let text = fs::read(&record).unwrap();
-    let newer = [b"batchyard batch 2\n".as_slice(), &text[18..]].concat();
+    let of_version = |n: usize| [format!("batchyard batch {n}\n").as_bytes(), &text[18..]].concat();
+    // One of the version before is known.
+    fs::write(&record, of_version(1)).unwrap();
+    assert_eq!(fixture.open().apply(tasks(1)).unwrap().replayed.len(), 2);
     let refs = fixture.git(["for-each-ref"]);
-    for broken in [newer, b"batchyard batch 1\nxx".to_vec(), Vec::new()] {
+    for broken in [of_version(3), b"batchyard batch 2\nxx".to_vec(), Vec::new()] {
         fs::write(&record, &broken).unwrap();
         let error = fixture.open().apply(tasks(1)).unwrap_err();
         assert!(matches!(&error, ApplyError::State { path, .. } if *path == record), "{error}");

@@ -381,3 +381,53 @@ fn a_branch_that_cannot_follow_its_group_has_not_landed() {
     fs::remove_file(&lock).unwrap();
     is_once(&fixture, true);
 }
+
+/// No answer to the push of a group, and the branch has gone on without it: that is an answer.
+#[test]
+fn a_group_that_others_were_before_is_taken_back() {
+    let fixture = Fixture::new();
+    let overtake = "unset GIT_QUARANTINE_PATH GIT_OBJECT_DIRECTORY GIT_ALTERNATE_OBJECT_DIRECTORIES; \
+                    new=$(git -c user.name=B -c user.email=b@c commit-tree -p main -m Theirs main^{tree}); \
+                    git update-ref refs/heads/there $new; kill -9 $PPID; exit 1";
+    fixture.hook("pre-receive", overtake);
+    let settings = Settings::default().with_on_moved(OnMoved::Fail);
+    let git = GitBatch::open(fixture.work(), settings).unwrap();
+    let more = Commit::new("more", "Once").with_base("main").write("more.txt", "x\n");
+    let operations = || {
+        let mut operations = operations(true);
+        operations.push(Operation::commit("more", more.clone()).in_group("g"));
+        operations.push(Operation::push("push more", "more").in_group("g"));
+        operations
+    };
+    let report = git.apply(operations()).unwrap();
+    assert!(report.outcomes.iter().all(|(_, outcome)| !outcome.is_success()), "{report:?}");
+    assert_eq!(fixture.git(["branch", "--format=%(refname:short)"]), "main\n");
+    assert_eq!(held(&fixture), "");
+    let done = fs::read_dir(fixture.work().join(".git/batchyard/done")).unwrap().count();
+    assert_eq!(done, 1);
+    assert_eq!(fixture.at_remote(["log", "--format=%s", "main..there"]), "Theirs\n");
+    // It is asked for again: what the remote has is not its doing.
+    fixture.hook("pre-receive", "exit 0");
+    fixture.at_remote(["update-ref", "-d", "refs/heads/there"]);
+    let report = git.apply(operations()).unwrap();
+    for (id, _) in &report.outcomes {
+        landed(&report, id);
+    }
+}
+
+/// Nobody asks for what is queued once more, so nothing is kept for that.
+#[test]
+fn nothing_is_held_of_what_nobody_will_ask_for() {
+    let fixture = Fixture::new();
+    let (remote, away) = (fixture.remote(), fixture.beside("away.git"));
+    let vanish = format!("mv '{}' '{}'; kill -9 $PPID", remote.display(), away.display());
+    fixture.hook("pre-receive", &format!("{vanish}; exit 1"));
+    let git = fixture.open();
+    let tickets: Vec<_> =
+        operations(true).into_iter().map(|operation| git.submit(operation).unwrap()).collect();
+    drop(git.flush());
+    for ticket in tickets {
+        assert!(!ticket.wait().unwrap().is_success());
+    }
+    assert_eq!(held(&fixture), "");
+}

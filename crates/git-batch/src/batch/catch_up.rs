@@ -42,6 +42,10 @@ impl Batch<'_, '_> {
             true => return Err(Outcome::Superseded),
             false => {}
         }
+        if !self.has_any(name, theirs) {
+            // It has gone on without it, and what is under way still is held back by its lease.
+            self.unheard.remove(name);
+        }
         match on_moved {
             OnMoved::Fail => Err(moved(name)),
             OnMoved::Rebase => {
@@ -60,8 +64,15 @@ impl Batch<'_, '_> {
         self.resumed.is_some() || self.sent.contains_key(name)
     }
 
+    /// Whether a commit contains anything of what was sent of the branch, by this process or an earlier one.
+    fn has_any(&self, name: &FullName, theirs: ObjectId) -> bool {
+        let sent = self.sent.get(name).into_iter().flatten();
+        let resumed = self.resumed.as_ref().and_then(|resumed| resumed.get(name));
+        sent.chain(resumed).any(|id| self.session.store.contains(theirs, *id))
+    }
+
     /// Whether the commit is at the remote already.
-    fn has_arrived(&self, name: &FullName, id: ObjectId) -> bool {
+    pub(super) fn has_arrived(&self, name: &FullName, id: ObjectId) -> bool {
         let remote = self.remote.as_ref();
         let there = remote.and_then(|remote| remote.refs.get(name.as_bstr()).copied());
         there.is_some_and(|there| self.session.store.contains(there, id))

@@ -35,7 +35,7 @@ impl Batch<'_, '_> {
                 match base {
                     Some(base) => {
                         let id = self.named_base(base)?;
-                        needs.extend(self.last_step(base));
+                        needs.extend(self.last_step_at(base));
                         Some(id)
                     }
                     None => self.default_base()?,
@@ -77,12 +77,6 @@ impl Batch<'_, '_> {
         })?;
         let message = [b"commit: ".as_slice(), &subject].concat().into();
         self.advance(name, id, Step { operation: index, old_tree, new_tree, message }, needs)
-    }
-
-    /// The last operation of this batch that moved the branch of that name.
-    pub(super) fn last_step(&self, branch: &str) -> Option<usize> {
-        let name = guard::refname::branch(branch).ok()?;
-        self.branches.get(&name)?.steps.last().map(|step| step.operation)
     }
 
     /// Refuses ids of another hash than the repository's.

@@ -19,7 +19,6 @@ impl Batch<'_, '_> {
         outcomes: &mut [Option<Outcome>],
         job: &Job<'_>,
     ) {
-        self.note_unchanged(&pending, outcomes);
         let gone = self.bind_groups(order, &mut pending, outcomes);
         self.skip(gone, &mut pending, outcomes);
         self.drop_unjudged(&mut pending, outcomes);
@@ -61,59 +60,27 @@ impl Batch<'_, '_> {
     /// Moves the refs, here and at the remote.
     pub(super) fn carry_out(
         &mut self,
-        mut pending: Vec<Pending>,
+        pending: Vec<Pending>,
         outcomes: &mut [Option<Outcome>],
         onto: Option<&FullName>,
     ) {
-        self.push_groups(&mut pending, outcomes);
-        self.wait_for_worktrees();
-        self.move_local(&mut pending, outcomes);
-        self.follow_groups(outcomes);
-        self.drop_unjudged(&mut pending, outcomes);
-        self.push_all(&pending, outcomes);
-        let is_push = |p: &&Pending| p.kind == PendingKind::Push && Some(&p.branch) == onto;
-        if let Some(p) = pending.iter().rev().find(is_push)
-            && let Some(Outcome::Landed { commit, .. }) = outcomes[p.operation]
-        {
-            self.follow(&p.branch, commit);
-        }
-        self.settle_unchanged(outcomes);
-    }
-
-    /// Notes which operations have found nothing to change only because others of the batch come before
-    /// them.
-    pub(super) fn note_unchanged(&mut self, pending: &[Pending], outcomes: &[Option<Outcome>]) {
-        // Of two that bring one commit to a branch the later one counts.
-        let made: BTreeMap<ObjectId, usize> =
-            pending.iter().filter(|p| p.is_maker()).map(|p| (p.commit, p.operation)).collect();
-        let other = |outcome: &Option<Outcome>| match outcome {
-            Some(Outcome::NoChange { commit, .. }) => made.get(commit).copied(),
-            _ => None,
-        };
-        let found = outcomes.iter().map(other).enumerate();
-        self.unchanged = found.filter_map(|(index, other)| Some((index, other?))).collect();
-    }
-
-    /// Forgets those of them: nothing of the batch is carried out for now.
-    pub(super) fn forget_unchanged(
-        &mut self,
-        pending: &[Pending],
-        outcomes: &mut [Option<Outcome>],
-    ) {
-        self.note_unchanged(pending, outcomes);
-        for (index, _) in self.unchanged.drain(..) {
-            outcomes[index] = None;
-        }
-    }
-
-    /// Skips those of them whose others did not come.
-    fn settle_unchanged(&self, outcomes: &mut [Option<Outcome>]) {
-        for &(index, other) in &self.unchanged {
-            if outcomes[other].as_ref().is_some_and(|end| !end.is_success()) {
-                let because = self.operations[other].id.clone();
-                outcomes[index] = Some(Outcome::Skipped { because });
+        // A landing has one push.
+        let steps = if self.is_landing { vec![pending] } else { self.steps(pending) };
+        for (number, mut pending) in steps.into_iter().enumerate() {
+            if number > 0 {
+                self.skip_failed(&mut pending, outcomes);
+            }
+            self.push_groups(&mut pending, outcomes);
+            self.wait_for_worktrees();
+            self.move_local(&mut pending, outcomes);
+            self.follow_groups(outcomes);
+            self.drop_unjudged(&mut pending, outcomes);
+            self.push_all(&pending, outcomes);
+            if let Some(onto) = onto {
+                self.follow_landing(onto, &pending, outcomes);
             }
         }
+        self.settle_unchanged(outcomes);
     }
 
     /// Says what would become of all, as far as it can be known without doing it.
@@ -340,7 +307,15 @@ impl Batch<'_, '_> {
     }
 
     /// After a landing: the local branch follows the remote's, if it is behind and not checked out.
-    fn follow(&mut self, onto: &FullName, new: ObjectId) {
+    fn follow_landing(
+        &mut self,
+        onto: &FullName,
+        pending: &[Pending],
+        outcomes: &[Option<Outcome>],
+    ) {
+        let is_push = |p: &&Pending| p.kind == PendingKind::Push && p.branch == *onto;
+        let Some(p) = pending.iter().rfind(is_push) else { return };
+        let Some(Outcome::Landed { commit: new, .. }) = outcomes[p.operation] else { return };
         if self.checked_out.contains_key(onto) {
             return;
         }

@@ -45,11 +45,10 @@ impl Batch<'_, '_> {
                 Err(judged) => return judged,
             };
             let Some(verdicts) = &mut passage.verdicts else { return Judged::Passes };
-            match self.prepare_all(&trees, verdicts) {
-                // What cannot be checked out has failed by that, or by what stood there before.
-                Ok(questions) if questions.is_empty() => {}
-                Ok(questions) => return Judged::Ask(questions),
-                Err(error) => return Judged::Stop(error.into()),
+            let questions = self.prepare_all(&trees, verdicts, true);
+            // What cannot be checked out has failed by that, or by what stood there before.
+            if !questions.is_empty() {
+                return Judged::Ask(questions);
             }
         }
     }
@@ -204,7 +203,7 @@ impl Batch<'_, '_> {
         Ok((base, verdicts.judge(base, &trees)))
     }
 
-    /// Counts how often all of a branch is looked at. An error is that it cannot be.
+    /// Counts how many trees all of a branch came to. An error is that it cannot be looked at.
     fn note_asked(
         &self,
         name: &FullName,
@@ -221,64 +220,57 @@ impl Batch<'_, '_> {
             (None, Some(tip)) => self.session.store.tree_of(tip)? == tree,
             (None, None) => false,
         };
-        if is_all { passage.note_asked(name) } else { Ok(()) }
+        if is_all { passage.note_asked(name, tree) } else { Ok(()) }
     }
 
     /// Checks trees out for the gate. One of which that cannot be done fails by that, unless what stood
-    /// there before cannot be checked out either: then it is the machine, or nobody of this input.
+    /// there before cannot be checked out either: then it is the machine, or nobody of this input. Where
+    /// they are not alone there, the others may take the room that it needs, and it waits for its turn.
     fn prepare_all(
         &mut self,
         trees: &BTreeMap<ObjectId, ObjectId>,
         verdicts: &mut Verdicts,
-    ) -> Result<Vec<Question>, OpError> {
+        is_alone: bool,
+    ) -> Vec<Question> {
         let mut questions = Vec::new();
         for (&tree, &base) in trees {
             if verdicts.unfit(base).is_some() {
                 continue;
             }
-            let why = match self.prepare(tree, verdicts.gate())? {
+            let error = match self.prepare(tree, verdicts.gate()) {
                 Ok(scratch) => {
                     questions.push((tree, scratch));
                     continue;
                 }
-                // The others may take the room that it needs.
-                Err(_) if !questions.is_empty() => break,
-                Err(why) => why,
+                Err(_) if !is_alone || !questions.is_empty() => break,
+                Err(error) => error,
             };
             if !verdicts.has_base(base) {
                 let fault = if tree == base {
-                    Some(why.clone())
+                    Some(error.clone())
                 } else {
-                    self.prepare(base, verdicts.gate())?.err()
+                    self.prepare(base, verdicts.gate()).err()
                 };
-                let fault = fault.map(|why| OpError::new(OpErrorKind::Repository, why));
                 verdicts.note_base(base, fault);
             }
             if verdicts.unfit(base).is_none() {
-                verdicts.note(tree, Ran::Failed { why, is_lasting: false });
+                verdicts.note(tree, Ran::Failed { why: error.message, is_lasting: false });
             }
         }
-        Ok(questions)
+        questions
     }
 
-    /// Checks a tree out into a folder of its own, or says why git cannot do that.
-    fn prepare(&mut self, tree: ObjectId, gate: &Gate) -> Result<Result<Scratch, String>, OpError> {
-        let scratch = self.scratch(gate)?;
-        let git = self.session.git.clone();
-        let fault = self.session.store.export(tree, &git, &scratch)?;
-        Ok(match fault {
-            Some(why) => Err(why),
-            None => Ok(scratch),
-        })
-    }
-
-    fn scratch(&self, gate: &Gate) -> Result<Scratch, OpError> {
+    /// Checks a tree out into a folder of its own.
+    fn prepare(&mut self, tree: ObjectId, gate: &Gate) -> Result<Scratch, OpError> {
         let parent = gate.scratch_parent();
-        Scratch::new(self.session.lock.state_dir(), &parent).map_err(|error| {
+        let scratch = Scratch::new(self.session.lock.state_dir(), &parent).map_err(|error| {
             let message =
                 format!("cannot make a folder for the gate in {}: {error}", parent.display());
             OpError::new(OpErrorKind::Gate, message)
-        })
+        })?;
+        let git = self.session.git.clone();
+        self.session.store.export(tree, &git, &scratch)?;
+        Ok(scratch)
     }
 
     /// Whether the gate lets pass what a branch and what the remote has got meanwhile make together. If it
@@ -319,11 +311,13 @@ impl Batch<'_, '_> {
                     self.passage.note_moved(name, tree)?;
                     let is_asked = self.questions.iter().any(|(other, _)| *other == tree);
                     if !is_asked && self.questions.len() < MAX_QUESTIONS {
-                        let prepared = self.prepare_all(&[(tree, base)].into(), verdicts)?;
+                        let is_alone = self.questions.is_empty();
+                        let prepared = self.prepare_all(&[(tree, base)].into(), verdicts, is_alone);
                         if let Some(error) = verdicts.unfit(base) {
                             return Err(error.clone().into());
                         }
-                        if prepared.is_empty() {
+                        if prepared.is_empty() && is_alone {
+                            // It has failed by that.
                             continue;
                         }
                         self.questions.extend(prepared);

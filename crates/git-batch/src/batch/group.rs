@@ -16,37 +16,43 @@ use crate::{Class, OpError, OpErrorKind, Outcome};
 type Results = BTreeMap<FullName, Result<ObjectId, Outcome>>;
 
 /// Which operations stand or fall together.
-struct Bonds {
+pub(super) struct Bonds {
     /// For each operation another one of its set, or itself.
     next: Vec<usize>,
 }
 
 impl Bonds {
     /// The one that stands for the whole set.
-    fn root(&self, mut at: usize) -> usize {
+    pub(super) fn root(&self, mut at: usize) -> usize {
         while self.next[at] != at {
             at = self.next[at];
         }
         at
     }
 
-    fn join(&mut self, a: usize, b: usize) {
+    pub(super) fn join(&mut self, a: usize, b: usize) {
         let (a, b) = (self.root(a), self.root(b));
         self.next[a.max(b)] = a.min(b);
     }
 }
 
 impl Batch<'_, '_> {
-    /// Says what stands or falls together: the operations of a group; groups that change one and the
-    /// same local branch, which moves as a whole; and, where a group changes a branch at the remote
+    /// Says what stands or falls together: the operations of a group, with what one of them has found
+    /// nothing to change because of; groups that change one and the same local branch, which moves as a
+    /// whole; and, where a group changes a branch at the remote
     /// only, the pushes that bring it there.
-    fn bonds(&self, pending: &[Pending]) -> Bonds {
+    pub(super) fn bonds(&self, pending: &[Pending]) -> Bonds {
         let operations = self.operations;
         let mut bonds = Bonds { next: (0..operations.len()).collect() };
         let mut groups: BTreeMap<&str, usize> = BTreeMap::new();
         for (index, operation) in operations.iter().enumerate() {
             if let Some(group) = operation.group.as_deref() {
                 bonds.join(*groups.entry(group).or_insert(index), index);
+            }
+        }
+        for (&index, &other) in &self.unchanged {
+            if operations[index].group.is_some() {
+                bonds.join(other, index);
             }
         }
         let mut local: BTreeMap<&FullName, usize> = BTreeMap::new();
@@ -203,11 +209,26 @@ impl Batch<'_, '_> {
                 match result {
                     Ok(id) => drop(left.insert(name, id)),
                     // The others wait for it in vain.
-                    Err(outcome) => return Ok([(name, Err(outcome))].into()),
+                    Err(outcome) => {
+                        if !self.unheard.contains(&name) {
+                            self.note_not_pushed(&left);
+                        }
+                        return Ok([(name, Err(outcome))].into());
+                    }
                 }
             }
         }
         unreachable!("the last retry returns")
+    }
+
+    /// Notes that nothing of a group has been pushed, or can be any more: one of its branches was refused,
+    /// or has gone on without it. What is there all the same is waited for.
+    fn note_not_pushed(&mut self, left: &BTreeMap<FullName, ObjectId>) {
+        for (name, id) in left {
+            if !self.has_arrived(name, *id) {
+                self.unheard.remove(name);
+            }
+        }
     }
 
     /// Whether all of a group is at the remote already: by an earlier process, or by a push of this one

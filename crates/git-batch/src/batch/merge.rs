@@ -21,7 +21,7 @@ impl Batch<'_, '_> {
             if state.starts_at_remote { self.session.store.branch_tip(&source)? } else { theirs };
         let theirs = theirs.ok_or_else(|| self.no_branch(&merge.source))?;
         let ours = self.branch(&into)?.tip.ok_or_else(|| self.no_branch(&merge.into))?;
-        let needs: BTreeSet<usize> = self.last_step(&merge.source).into_iter().collect();
+        let needs: BTreeSet<usize> = self.last_step(&source).into_iter().collect();
 
         let store = &mut self.session.store;
         let is_contained = match store.fork(ours, theirs)? {

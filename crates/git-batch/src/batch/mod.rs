@@ -16,7 +16,9 @@ mod merge;
 mod push;
 mod recovery;
 mod session;
+mod steps;
 mod submodules;
+mod unchanged;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -29,7 +31,7 @@ pub(crate) use self::deliver::pause;
 pub(crate) use self::session::{Ran, Session, Writer};
 use crate::passage::{Passage, Question};
 use crate::publish::{Ahead, RemoteState, Untracked};
-use crate::record::{OpenRecord, Passed, References, wire_enum, wire_struct};
+use crate::record::{OpenRecord, Passed, References, Unchanged, wire_enum, wire_struct};
 use crate::store::{CheckedOut, Keep, WorktreeMove, check_not_checked_out, clashes};
 use crate::{
     Extent, LeftOut, OpError, OpErrorKind, Operation, OperationKind, Outcome, Receipt, guard,
@@ -81,7 +83,9 @@ struct Batch<'s, 'a> {
     /// Whether a moved remote is left to whoever asked for the landing.
     is_landing: bool,
     /// The operations that have found nothing to change, because of others that are not done yet.
-    unchanged: Vec<(usize, usize)>,
+    unchanged: Unchanged,
+    /// The others for branches that are new and have nothing of their own yet.
+    starts: BTreeMap<FullName, usize>,
     /// What the gate has let pass, in this process or in the one that began the batch.
     passed: Passed,
     /// What is known of the gate's verdicts, while the batch is carried out.
@@ -171,11 +175,6 @@ impl Pending {
     pub(crate) fn indexes(&self) -> impl Iterator<Item = usize> {
         self.needs.iter().copied().chain([self.operation])
     }
-
-    /// Whether it brings its commit to the branch.
-    fn is_maker(&self) -> bool {
-        self.kind != PendingKind::Push
-    }
 }
 
 /// What building an operation gives: something that waits for the refs, or its end.
@@ -200,11 +199,9 @@ impl Batch<'_, '_> {
                         None => refused = Some(unknown_dependency(id)),
                     },
                     Some(&other) => match &outcomes[other] {
-                        Some(Outcome::NoChange { commit, .. }) => {
-                            let makes = |p: &&Pending| p.is_maker() && p.commit == *commit;
-                            needs.extend(pending.iter().rfind(makes).map(|p| p.operation));
+                        Some(outcome) if outcome.is_success() => {
+                            needs.extend(self.unchanged.get(&other));
                         }
-                        Some(outcome) if outcome.is_success() => {}
                         None if waiting.contains(&other) => {
                             needs.insert(other);
                         }
@@ -234,6 +231,9 @@ impl Batch<'_, '_> {
                     pending.push(built);
                 }
                 Err(outcome) => {
+                    if matches!(outcome, Outcome::NoChange { .. }) {
+                        self.note_unchanged(index);
+                    }
                     self.note_failure(index, &operation.kind, &outcome);
                     outcomes[index] = Some(outcome);
                 }

@@ -17,7 +17,7 @@ impl Session<'_> {
     /// Does what is left of a batch that another process had begun: what each ref is, here and at the
     /// remote, says what that is.
     pub(super) fn complete(&mut self, path: &Path, record: Record) -> Result<(), ApplyError> {
-        let Record { built, passed, caught_up, remade, done } = record;
+        let Record { built, passed, unchanged, caught_up, remade, done } = record;
         let key = path.file_name().and_then(|name| name.to_str()).and_then(Key::from_name);
         let refuse = |reason: String| ApplyError::State { path: path.to_owned(), reason };
         let key = key.ok_or_else(|| refuse("its name is none that this crate gives".to_owned()))?;
@@ -43,8 +43,8 @@ impl Session<'_> {
             batch.remade = remade;
             batch.record = Some(file);
             batch.passed = passed;
+            batch.unchanged = unchanged;
             let mut pending = built.pending;
-            batch.note_unchanged(&pending, &outcomes);
             batch.fetch_missing(&pending);
             batch.drop_missing(&mut pending, &mut outcomes);
             batch.carry_out(pending, &mut outcomes, built.onto.as_ref());
@@ -83,9 +83,11 @@ impl Batch<'_, '_> {
         };
         let key = job.key.unwrap_or_else(Key::unique);
         let Session { store, records, .. } = &mut *self.session;
-        let passed = &self.passed;
-        let (record, keep) =
-            disk::together(|| records.write(key, &built, passed), || store.persist(tips));
+        let (passed, unchanged) = (&self.passed, &self.unchanged);
+        let (record, keep) = disk::together(
+            || records.write(key, &built, passed, unchanged),
+            || store.persist(tips),
+        );
         // Only when the objects are there.
         let record = keep.map(|keep| {
             self.keeps.push(keep);
@@ -131,7 +133,7 @@ impl Batch<'_, '_> {
         let Some(mut record) = self.record.take() else { return };
         let ends = order.iter().filter_map(|index| outcomes[*index].clone()).collect();
         let is_heard = self.unheard.is_empty() || self.is_landing;
-        if !is_heard {
+        if !is_heard && record.is_kept() {
             self.session.store.hold(record.name(), &self.own_commits());
         }
         let closed = match self.session.store.take_unsynced() {
@@ -141,7 +143,7 @@ impl Batch<'_, '_> {
         };
         // It stays open then, and the next writer makes sure that the branches are where they are.
         if let Err(error) = closed {
-            self.session.unclosed = Some(error.to_string());
+            self.session.unclosed.insert(record.name().to_owned(), error.to_string());
         }
         self.receipt.fsyncs += record.fsyncs();
     }

@@ -1,6 +1,7 @@
 //! The repository while this process is its writer, batch by batch.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::time::Instant;
 
 use gix::ObjectId;
@@ -32,8 +33,8 @@ pub(crate) struct Session<'a> {
     pub(super) earlier: &'a Earlier,
     /// What it took to finish batches that earlier processes had begun.
     pub(super) finished: BTreeMap<Key, Receipt>,
-    /// Why the record of a batch that is done could not be put away.
-    pub(super) unclosed: Option<String>,
+    /// Why records of batches that are done could not be put away, by their names.
+    pub(super) unclosed: BTreeMap<String, String>,
 }
 
 /// What the repository is opened with for writing.
@@ -88,7 +89,7 @@ impl<'a> Session<'a> {
             extent,
             earlier,
             finished,
-            unclosed: None,
+            unclosed: BTreeMap::new(),
         };
         if extent == Extent::Preview {
             return Ok(session);
@@ -151,7 +152,7 @@ impl<'a> Session<'a> {
         self.check_closed(&key)?;
         let mut ran = Ran::default();
         let mut again = order.to_vec();
-        let mut references = self.tips(operations, order);
+        let mut references = self.tips(operations, order, &BTreeMap::new());
         let ids = |indexes: &[usize], all: &[(String, Option<String>)]| -> Vec<String> {
             indexes.iter().map(|index| all[*index].0.clone()).collect()
         };
@@ -176,6 +177,8 @@ impl<'a> Session<'a> {
             outcomes[index] = (!again.contains(&index)).then(|| end.clone());
         }
         if !again.is_empty() {
+            // What it is built on, and not what others have made of that since.
+            references.extend(self.tips(operations, order, &passage.tips));
             let job = Job { recorded: order, key: Some(key), references, onto: None };
             ran.judged = self.run_job(operations, &again, outcomes, &job, passage);
             let receipt = ran.receipt.take().unwrap_or_default();
@@ -194,11 +197,18 @@ impl<'a> Session<'a> {
 
     /// A batch that is done but cannot be put away is not done once more.
     fn check_closed(&self, key: &Key) -> Result<(), ApplyError> {
-        let Some(path) = self.records.open_path_of(key) else { return Ok(()) };
-        let why = self.unclosed.as_deref().unwrap_or("its record cannot be moved");
+        match self.records.open_path_of(key) {
+            Some(path) => Err(self.not_durable(key, path)),
+            None => Ok(()),
+        }
+    }
+
+    fn not_durable(&self, key: &Key, path: PathBuf) -> ApplyError {
+        let why = self.unclosed.get(&key.to_string());
+        let why = why.map_or("its record cannot be moved", String::as_str);
         let reason =
             format!("it is done, but cannot be made durable: {why}; run again when it can");
-        Err(ApplyError::State { path, reason })
+        ApplyError::State { path, reason }
     }
 
     /// What is known of a batch that has ended. What was not known then is asked now.
@@ -208,8 +218,15 @@ impl<'a> Session<'a> {
             return Ok(Some(record));
         }
         let remote = record.built.remote.clone();
-        self.complete(&self.records.path_of(key), record)?;
+        let path = self.records.path_of(key);
+        self.complete(&path, record)?;
         match self.records.done(key)? {
+            // The remote has said it.
+            Some(record)
+                if record.done.is_none() && self.unclosed.contains_key(&key.to_string()) =>
+            {
+                Err(self.not_durable(key, path))
+            }
             Some(record) if record.done.is_none() => Err(ApplyError::Unheard { remote }),
             known => Ok(known),
         }
@@ -297,7 +314,7 @@ impl<'a> Session<'a> {
                         judged = Judged::Moved(waiting, std::mem::take(&mut batch.questions));
                     }
                 } else {
-                    batch.forget_unchanged(&pending, outcomes);
+                    batch.forget_unchanged(outcomes);
                 }
             }
         });
@@ -340,7 +357,8 @@ impl<'a> Session<'a> {
             confirmed: BTreeMap::new(),
             unheard: BTreeSet::new(),
             is_landing: false,
-            unchanged: Vec::new(),
+            unchanged: BTreeMap::new(),
+            starts: BTreeMap::new(),
             passed: Passed::new(),
             passage: Passage::default(),
             waiting: BTreeSet::new(),
@@ -359,8 +377,13 @@ impl<'a> Session<'a> {
     }
 
     /// The tips of the branches that operations read which no other operation of the input has moved
-    /// before.
-    fn tips(&self, operations: &[&Operation], order: &[usize]) -> References {
+    /// before: as they are held, or as they are now.
+    fn tips(
+        &self,
+        operations: &[&Operation],
+        order: &[usize],
+        held: &BTreeMap<FullName, Option<ObjectId>>,
+    ) -> References {
         let mut written = BTreeSet::new();
         let mut tips = References::new();
         for &index in order {
@@ -370,9 +393,10 @@ impl<'a> Session<'a> {
                 OperationKind::Push(push) => (Some(&push.branch), None),
             };
             if let Some(branch) = read.filter(|branch| !written.contains(branch)) {
-                let name = guard::refname::branch(branch).ok();
-                let tip: Option<ObjectId> =
-                    name.and_then(|name| self.store.branch_tip(&name).ok().flatten());
+                let now = |name: &FullName| self.store.branch_tip(name).ok().flatten();
+                let tip_of =
+                    |name: FullName| held.get(&name).copied().unwrap_or_else(|| now(&name));
+                let tip: Option<ObjectId> = guard::refname::branch(branch).ok().and_then(tip_of);
                 let mut bytes = Vec::new();
                 tip.put(&mut bytes);
                 tips.insert(index, bytes);

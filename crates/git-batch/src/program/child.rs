@@ -176,7 +176,8 @@ fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     std::thread::Builder::new().name(name.to_owned()).spawn(work).map(drop)
 }
 
-/// Ends the child and its process group, such as an SSH connection of its: first by asking, so that it removes its lock files, then by force.
+/// Ends the child and its process group, such as an SSH connection of its: first by asking, so that it
+/// removes its lock files, then by force.
 ///
 /// It has not been waited for yet, so its process id cannot be another's.
 fn stop(mut child: Child, stdout_end: &mpsc::Receiver<End>) {

@@ -49,8 +49,9 @@ impl Drop for Running {
 ///
 /// They are in process groups of their own, so that Ctrl-C at a terminal reaches the caller alone and a
 /// push in progress comes to its end. A caller that ends without waiting for that calls this first; no
-/// other program is started from then on. What had begun is finished or taken back by who writes to the repository next, as after a crash. Does not
-/// block; calls that wait for such a program return with an error soon after.
+/// other program is started from then on. What had begun is finished or taken back by who writes to the
+/// repository next, as after a crash. Does not block; calls that wait for such a program return with an
+/// error soon after.
 pub fn end_all() {
     let mut groups = groups();
     groups.is_ending = true;

@@ -9,12 +9,14 @@ use std::time::{Duration, SystemTime};
 use gix::ObjectId;
 use gix::refs::FullName;
 
-use super::{Built, Event, Key, Passed, Record, Wire};
+use super::{Built, Event, Key, Passed, Record, Unchanged, Wire};
 use crate::store::crc32;
 use crate::{ApplyError, Outcome, disk, stops};
 
 /// The first line of each file. Another number is another format.
-const HEADER: &[u8] = b"batchyard batch 1\n";
+const HEADER: &[u8] = b"batchyard batch 2\n";
+/// That of a format with fewer kinds of events.
+const HEADER_BEFORE: &[u8] = b"batchyard batch 1\n";
 const HEADER_NAME: &[u8] = b"batchyard batch ";
 
 /// What is done is forgotten, an input as a whole, when it is older than this, or when there is more of
@@ -123,7 +125,13 @@ impl Records {
 
     /// Writes down durably what is about to be done, and what of it a gate has let pass; it counts when
     /// it is put in its place.
-    pub(crate) fn write(&self, key: Key, built: &Built, passed: &Passed) -> io::Result<NewRecord> {
+    pub(crate) fn write(
+        &self,
+        key: Key,
+        built: &Built,
+        passed: &Passed,
+        unchanged: &Unchanged,
+    ) -> io::Result<NewRecord> {
         let mut fsyncs = 0;
         for folder in [&self.open, &self.done] {
             fsyncs += disk::make_folder(folder)?;
@@ -134,6 +142,9 @@ impl Records {
         put_frame(built, &mut bytes);
         if !passed.is_empty() {
             put_frame(&Event::Passed(passed.clone()), &mut bytes);
+        }
+        if !unchanged.is_empty() {
+            put_frame(&Event::Unchanged(unchanged.clone()), &mut bytes);
         }
         disk::write_synced(&temporary, &bytes)?;
         stops::reach("record written");
@@ -209,6 +220,11 @@ impl OpenRecord {
     /// The name of its file, which no other record has.
     pub(crate) fn name(&self) -> &str {
         self.path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
+    }
+
+    /// Whether anybody will ask for what became of the batch.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.done.is_some()
     }
 
     /// How many files and folders were made durable so far.
@@ -295,7 +311,8 @@ fn read(path: &Path) -> Result<Record, ApplyError> {
 /// Reads a record; the error is what is wrong with it.
 fn parse(text: &[u8]) -> Result<Record, &'static str> {
     let damaged = "it is damaged; move it away if its batch does not matter";
-    let Some(body) = text.strip_prefix(HEADER) else {
+    let body = [HEADER, HEADER_BEFORE].into_iter().find_map(|header| text.strip_prefix(header));
+    let Some(body) = body else {
         return Err(if text.starts_with(HEADER_NAME) {
             "another version of this program wrote it; use that one, or move it away"
         } else {
@@ -305,8 +322,14 @@ fn parse(text: &[u8]) -> Result<Record, &'static str> {
     let frames = frames(body);
     let (first, events) = frames.split_first().ok_or(damaged)?;
     let built: Built = whole(first).ok_or(damaged)?;
-    let (caught_up, remade) = (BTreeMap::new(), BTreeMap::new());
-    let mut record = Record { built, passed: Passed::new(), caught_up, remade, done: None };
+    let mut record = Record {
+        built,
+        passed: Passed::new(),
+        unchanged: Unchanged::new(),
+        caught_up: BTreeMap::new(),
+        remade: BTreeMap::new(),
+        done: None,
+    };
     for event in events {
         match whole(event).ok_or(damaged)? {
             Event::CaughtUp(tips, remade) => {
@@ -315,6 +338,7 @@ fn parse(text: &[u8]) -> Result<Record, &'static str> {
             }
             Event::Done(outcomes) => record.done = Some(outcomes),
             Event::Passed(passed) => record.passed = passed,
+            Event::Unchanged(unchanged) => record.unchanged = unchanged,
         }
     }
     let count = record.built.operations.len();
@@ -324,6 +348,7 @@ fn parse(text: &[u8]) -> Result<Record, &'static str> {
         && record.built.pending.iter().all(|p| p.indexes().all(|index| index < count))
         && record.built.branches.values().all(|b| b.indexes().all(|index| index < count))
         && record.built.last_push.values().all(|(_, push)| is_inside(push))
+        && record.unchanged.iter().all(|(index, other)| is_inside(index) && is_inside(other))
         && record.done.as_ref().is_none_or(|done| done.len() == record.built.order.len());
     if is_complete { Ok(record) } else { Err(damaged) }
 }
@@ -365,18 +390,33 @@ mod tests {
         let caught_up = Event::CaughtUp(vec![(name.clone(), id)], vec![(id, id)]);
         let passed = Event::Passed([(name.clone(), [id].into())].into());
         let done = Event::Done(outcomes()[..built.order.len()].to_vec());
-        let judged = text(&built, std::slice::from_ref(&passed)).len();
-        let middle = judged + text(&built, std::slice::from_ref(&caught_up)).len() - begun;
-        let all = text(&built, &[passed, caught_up, done]);
+        let unchanged = Event::Unchanged([(1, 0)].into());
+        let len_of = |event: &Event| text(&built, std::slice::from_ref(event)).len() - begun;
+        let judged = begun + len_of(&passed);
+        let noted = judged + len_of(&unchanged);
+        let middle = noted + len_of(&caught_up);
+        let all = text(&built, &[passed, unchanged, caught_up, done]);
         for len in 0..=all.len() {
             let record = parse(&all[..len]);
             assert_eq!(record.is_ok(), len >= begun, "{len}");
             let Ok(record) = record else { continue };
             assert_eq!(record.passed.contains_key(&name), len >= judged);
+            assert_eq!(record.unchanged.contains_key(&1), len >= noted);
             assert_eq!(record.caught_up.contains_key(&name), len >= middle);
             assert_eq!(record.remade.len(), usize::from(len >= middle));
             assert_eq!(record.done.is_some(), len == all.len());
         }
+    }
+
+    #[test]
+    fn a_record_of_an_older_version_is_read_and_one_of_a_newer_is_left_alone() {
+        let built = built(2, outcomes());
+        let body = text(&built, &[])[HEADER.len()..].to_vec();
+        assert!(parse(&[HEADER_BEFORE, &body].concat()).is_ok());
+        let why = parse(&[b"batchyard batch 3\n", body.as_slice()].concat()).unwrap_err();
+        assert!(why.contains("another version"), "{why}");
+        // It names an operation that there is none of.
+        assert!(parse(&text(&built, &[Event::Unchanged([(2, 0)].into())])).is_err());
     }
 
     proptest! {
@@ -390,6 +430,7 @@ mod tests {
             let at = at.index(damaged.len());
             prop_assume!(damaged[at] != new);
             damaged[at] = new;
+            prop_assume!(!damaged.starts_with(HEADER_BEFORE));
             prop_assert!(parse(&damaged).is_err());
         }
     }

@@ -28,6 +28,10 @@ pub(crate) type References = BTreeMap<usize, Vec<u8>>;
 /// The commits of branches that a gate has let pass; nothing where there was none.
 pub(crate) type Passed = BTreeMap<FullName, BTreeSet<ObjectId>>;
 
+/// The operations that have found nothing to change because of another one, which may not come; each
+/// with that.
+pub(crate) type Unchanged = BTreeMap<usize, usize>;
+
 /// A batch whose objects are on the disk and whose refs are to move.
 #[derive(Debug)]
 pub(crate) struct Built {
@@ -72,6 +76,8 @@ enum Event {
     Done(Vec<Outcome>),
     /// The gate has let these pass: nothing else of their branches is to be pushed.
     Passed(Passed),
+    /// The outcomes of these say that nothing was to be changed, and are right only if others come.
+    Unchanged(Unchanged),
 }
 
 impl Wire for Event {
@@ -90,6 +96,10 @@ impl Wire for Event {
                 out.push(3);
                 passed.put(out);
             }
+            Event::Unchanged(unchanged) => {
+                out.push(4);
+                unchanged.put(out);
+            }
         }
     }
     fn take(input: &mut &[u8]) -> Option<Event> {
@@ -97,6 +107,7 @@ impl Wire for Event {
             1 => Some(Event::CaughtUp(Wire::take(input)?, Wire::take(input)?)),
             2 => Wire::take(input).map(Event::Done),
             3 => Wire::take(input).map(Event::Passed),
+            4 => Wire::take(input).map(Event::Unchanged),
             _ => None,
         }
     }
@@ -107,6 +118,7 @@ impl Wire for Event {
 pub(crate) struct Record {
     pub(crate) built: Built,
     pub(crate) passed: Passed,
+    pub(crate) unchanged: Unchanged,
     /// What is pushed in place of the tips of branches.
     pub(crate) caught_up: BTreeMap<FullName, ObjectId>,
     /// The commits that were made again for that, each with the new one.

@@ -7,23 +7,24 @@ use gix::objs::Write;
 
 use super::Store;
 use super::oracle::quoted_always;
-use crate::OpError;
 use crate::gate::Scratch;
 use crate::program::Git;
+use crate::{OpError, OpErrorKind};
 
 impl Store {
     /// Checks `tree` out into the folder of a gate, with filters and line ends as git has them. The
-    /// repository's own work trees and indexes are not touched. Gives what git says where it is the tree
-    /// that cannot be checked out, as where a filter is missing. Two processes.
+    /// repository's own work trees and indexes are not touched. Two processes.
+    ///
+    /// # Errors
+    /// There is no room, or it is the tree that cannot be checked out, as where a filter is missing.
     pub(crate) fn export(
         &mut self,
         tree: ObjectId,
         git: &Git,
         scratch: &Scratch,
-    ) -> Result<Option<String>, OpError> {
-        let fault = |error: &dyn std::error::Error| {
-            OpError::repository("cannot check out the merged tree for the gate", error)
-        };
+    ) -> Result<(), OpError> {
+        let what = "cannot check out the merged tree for the gate";
+        let fault = |error: &dyn std::error::Error| OpError::repository(what, error);
         let loose = gix::odb::loose::Store::at(scratch.objects(), self.repo.object_hash());
         for (id, kind, data) in self.unwritten(&[tree]) {
             loose.write_buf_with_known_id(kind, &data, id).map_err(|error| fault(&error))?;
@@ -46,9 +47,9 @@ impl Store {
             let output = git.finish(command, None).map_err(|error| fault(&error))?;
             if !output.is_success() {
                 let said = crate::publish::scrub::excerpt(&output.stderr);
-                return Ok(Some(format!("cannot check out the merged tree for the gate: {said}")));
+                return Err(OpError::new(OpErrorKind::Repository, format!("{what}: {said}")));
             }
         }
-        Ok(None)
+        Ok(())
     }
 }

@@ -1,0 +1,57 @@
+//! Operations that find nothing to change, because of others that are not done yet.
+
+use gix::refs::FullName;
+
+use super::Batch;
+use crate::passage::branch_of;
+use crate::{OperationKind, Outcome, guard};
+
+impl Batch<'_, '_> {
+    /// The last operation of this batch that moved the branch, or what that would start from.
+    pub(super) fn last_step(&self, branch: &FullName) -> Option<usize> {
+        let last = self.branches.get(branch)?.steps.last().map(|step| step.operation);
+        last.or_else(|| self.starts.get(branch).copied())
+    }
+
+    /// The same of a branch that is named as a base.
+    pub(super) fn last_step_at(&self, base: &str) -> Option<usize> {
+        self.last_step(&guard::refname::branch(base).ok()?)
+    }
+
+    /// Notes an operation that has found nothing to change, if that is because of another one.
+    pub(super) fn note_unchanged(&mut self, index: usize) {
+        let operation = self.operations[index];
+        let Some(name) = branch_of(operation) else { return };
+        let is_new = self.branches.get(&name).is_none_or(|branch| branch.tip.is_none());
+        let other = match &operation.kind {
+            OperationKind::Commit(commit) if is_new => {
+                commit.base.as_deref().and_then(|base| self.last_step_at(base))
+            }
+            _ => self.last_step(&name),
+        };
+        if let Some(other) = other {
+            self.unchanged.insert(index, other);
+            if is_new {
+                self.starts.insert(name, other);
+            }
+        }
+    }
+
+    /// Forgets these, with what was said of them: nothing of the batch is carried out for now.
+    pub(super) fn forget_unchanged(&mut self, outcomes: &mut [Option<Outcome>]) {
+        for (index, _) in std::mem::take(&mut self.unchanged) {
+            outcomes[index] = None;
+        }
+    }
+
+    /// Skips those whose others did not come. What the remote has, with more on top, has come.
+    pub(super) fn settle_unchanged(&self, outcomes: &mut [Option<Outcome>]) {
+        let is_there = |end: &Outcome| end.is_success() || *end == Outcome::Superseded;
+        for (&index, &other) in &self.unchanged {
+            if outcomes[other].as_ref().is_some_and(|end| !is_there(end)) {
+                let because = self.operations[other].id.clone();
+                outcomes[index] = Some(Outcome::Skipped { because });
+            }
+        }
+    }
+}

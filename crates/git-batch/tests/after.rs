@@ -1,0 +1,159 @@
+//! What is `after` another operation comes when that has come, and not before.
+#![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
+
+mod support;
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use git_batch::{Commit, GitBatch, Operation, Outcome, Report, Settings, stops};
+use support::{Fixture, landed};
+
+fn commit(id: &str, branch: &str, base: &str) -> Operation {
+    Operation::commit(id, Commit::new(branch, id).with_base(base).write(id, "x"))
+}
+
+/// `main` is checked out, so it moves at the remote only.
+fn after_the_remote() -> Vec<Operation> {
+    vec![
+        commit("m", "main", "main"),
+        Operation::push("push m", "main"),
+        commit("y", "y", "main~0").after("m"),
+        Operation::push("push y", "y"),
+        // They stand on it, although they do not say so.
+        commit("z", "z", "main"),
+        Operation::merge("merge", "z", "w"),
+        Operation::push("push w", "w"),
+        commit("alone", "alone", "main~0"),
+        Operation::push("push alone", "alone"),
+    ]
+}
+
+fn names(fixture: &Fixture) -> [String; 2] {
+    let args = ["branch", "--format=%(refname:short)"];
+    [fixture.git(args), fixture.at_remote(args)]
+}
+
+fn is_skipped(report: &Report, id: &str) -> bool {
+    matches!(report.get(id), Some(Outcome::Skipped { .. }))
+}
+
+#[test]
+fn what_needs_a_commit_that_the_remote_refuses_does_not_come() {
+    let fixture = Fixture::new();
+    fixture.git(["branch", "w"]);
+    fixture.hook("update", "test $1 != refs/heads/main");
+    let report = fixture.open().apply(after_the_remote()).unwrap();
+    assert!(matches!(report.get("m"), Some(Outcome::Rejected { .. })), "{report:?}");
+    for id in ["y", "push y", "z", "merge", "push w"] {
+        assert!(is_skipped(&report, id), "{id}: {report:?}");
+    }
+    landed(&report, "push alone");
+    assert_eq!(names(&fixture), ["alone\nmain\nw\n", "alone\nmain\n"]);
+    assert_eq!((report.pushes(), fixture.id("w")), (1, fixture.id("main")));
+    // Asked for again, all of it comes, with one push for what the first one has to come before.
+    fixture.hook("update", "exit 0");
+    let again = fixture.open().apply(after_the_remote()).unwrap();
+    for (id, _) in &again.outcomes {
+        landed(&again, id);
+    }
+    assert_eq!((again.pushes(), again.replayed.len()), (2, 2));
+    fixture.assert_sound();
+}
+
+/// The process that is killed, in a test of its own.
+#[test]
+#[ignore = "run by the next test, in a process of its own"]
+fn runs_a_batch_and_is_killed() {
+    let Some(work) = std::env::var_os("AFTER_WORK") else { return };
+    stops::kill_at("pushed", 1);
+    GitBatch::open(work, Settings::default()).unwrap().apply(after_the_remote()).unwrap();
+}
+
+#[test]
+fn nor_where_another_process_goes_on_with_the_rest() {
+    for is_refused in [true, false] {
+        let fixture = Fixture::new();
+        fixture.git(["branch", "w"]);
+        if is_refused {
+            fixture.hook("update", "test $1 != refs/heads/main");
+        }
+        let mut killed = Command::new(std::env::current_exe().unwrap());
+        killed.args(["--ignored", "--exact", "runs_a_batch_and_is_killed"]);
+        killed.env("AFTER_WORK", fixture.work()).stdout(Stdio::null()).stderr(Stdio::null());
+        assert_eq!(killed.status().unwrap().code(), None, "it was not killed");
+        assert_eq!(fixture.git(["branch", "--list", "y", "z"]), "");
+        let report = fixture.open().apply(after_the_remote()).unwrap();
+        for id in ["m", "y", "push y", "z", "merge", "push w"] {
+            let has_landed = matches!(report.get(id), Some(Outcome::Landed { .. }));
+            assert_eq!(has_landed, !is_refused, "{id}: {report:?}");
+        }
+        landed(&report, "push alone");
+        fixture.assert_sound();
+    }
+}
+
+/// Its local branches move before what a group has to come before, and after what it comes after.
+#[test]
+fn a_group_comes_after_what_is_none_of_it() {
+    let operations = || {
+        vec![
+            commit("before", "before", "main"),
+            commit("here", "here", "main").in_group("g").after("before"),
+            commit("there", "there", "main").in_group("g"),
+            Operation::push("push", "there").in_group("g"),
+        ]
+    };
+    let fixture = Fixture::new();
+    let lock = fixture.work().join(".git/refs/heads/before.lock");
+    fs::write(&lock, "").unwrap();
+    let report = fixture.open().apply(operations()).unwrap();
+    for id in ["here", "there", "push"] {
+        assert!(is_skipped(&report, id), "{id}: {report:?}");
+    }
+    assert_eq!(names(&fixture), ["main\n", "main\n"]);
+    fs::remove_file(&lock).unwrap();
+    let report = fixture.open().apply(operations()).unwrap();
+    for (id, _) in &report.outcomes {
+        landed(&report, id);
+    }
+}
+
+/// The first operation of the later group comes before the other one in the input.
+#[test]
+fn a_group_comes_after_another_one() {
+    let group = |name: &str| {
+        [commit(name, name, "main"), Operation::push(format!("push {name}"), name)]
+            .map(|operation| operation.in_group(name))
+    };
+    let [one, push_one] = group("one");
+    let [two, push_two] = group("two");
+    let fixture = Fixture::new();
+    fixture.hook("update", "test $1 != refs/heads/two");
+    let more = commit("more", "more", "main").in_group("one").after("two");
+    let report = fixture.open().apply(vec![one, push_one, two, push_two, more]).unwrap();
+    assert!(matches!(report.get("push two"), Some(Outcome::Rejected { .. })), "{report:?}");
+    for id in ["one", "push one", "more"] {
+        assert!(is_skipped(&report, id), "{id}: {report:?}");
+    }
+    assert_eq!(names(&fixture), ["main\n", "main\n"]);
+}
+
+/// Neither can be first: what is merged to the remote's branch is gone on from after that.
+#[test]
+fn what_needs_itself_is_done_at_once() {
+    let fixture = Fixture::new();
+    let report = fixture
+        .open()
+        .apply(vec![
+            commit("x1", "x", "main"),
+            Operation::merge("m", "x", "main"),
+            Operation::push("push m", "main"),
+            commit("x2", "x", "main~0").after("m"),
+        ])
+        .unwrap();
+    for (id, _) in &report.outcomes {
+        landed(&report, id);
+    }
+    assert_eq!(report.pushes(), 1);
+}

@@ -150,7 +150,8 @@ impl GitBatch {
     /// Hands over one operation; it shares a batch, and a push, with others that come soon.
     ///
     /// The ticket gives the outcome. Blocks only while the queue is full. `after` names operations
-    /// that were submitted before through this handle; the last 10,000 are known.
+    /// that were submitted before through this handle; the last 10,000 are known. Of a group, what comes
+    /// into one batch stands or falls together; [`apply`](GitBatch::apply) never cuts one.
     ///
     /// # Errors
     /// The operation comes back inside the error if it cannot be queued.

@@ -4,7 +4,7 @@ use gix::refs::FullName;
 
 use crate::batch::pause;
 use crate::earlier::Earlier;
-use crate::passage::{Judged, Passage, branch_of};
+use crate::passage::{Bases, Judged, Passage, branch_of};
 use crate::plan::plan;
 use crate::repository::{Repository, collect, cut_off, fill};
 use crate::{
@@ -77,6 +77,7 @@ impl Repository {
                         report.receipts.push(std::mem::take(&mut passage.spent));
                         passage.ended.extend(done(operations, onto, &outcomes));
                         passage.tips.clear();
+                        passage.bases = Bases::default();
                         // In full jitter, as others land too.
                         std::thread::park_timeout(pause(attempt));
                         attempt += 1;

@@ -38,7 +38,8 @@
 //!   [`GitBatch::submit`] queues single operations, which share a batch with what comes within
 //!   5 seconds, up to 10.
 //! * **Order**: first come, first served on each branch, also through `after`; nothing is promised
-//!   across branches.
+//!   across branches. What is `after` a commit that moves at the remote only, or starts at it, comes when the
+//!   remote has it, and is pushed by one push more; what waits for each other in that way is done at once.
 //! * **Parent**: the tip of the local branch. A new branch starts at its `base`, by default the
 //!   remote's default branch, fetched if need be.
 //! * **Isolation**: what is wrong with one operation fails it and skips what depends on it. The
@@ -92,9 +93,10 @@
 //! * A batch lives in memory until its pack is written; of one that is killed before that, nothing is
 //!   left, and nothing has moved. What is queued with [`GitBatch::submit`] is lost with the process
 //!   then, as its tickets are.
-//! * What became of an input is known for 30 days, of the last 1,000; where a remote has not said what
-//!   became of a push, the commits are kept in `refs/batchyard/unheard/` until it does, for as long. A
-//!   landing is not remembered: done again, it finds that all is there.
+//! * What became of an input is known for 30 days, of the last 1,000, by the name of its remote, wherever
+//!   that is; where a remote has not said what became of a push, the commits are kept in
+//!   `refs/batchyard/unheard/` until it does, for as long. A landing is not remembered: done again, it finds
+//!   that all is there.
 //! * Where the disk says that it has lost something, a branch that has moved may move back in a power cut.
 //!   The record of the batch stays open then, each next batch tries to make it durable, and the same
 //!   input is refused until that is done. File systems that cannot make folders durable are trusted.

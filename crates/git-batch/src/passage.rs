@@ -28,6 +28,8 @@ pub(crate) struct Passage {
     /// The local branches as they were when they were first looked at: what others do to them while
     /// the gate runs is not built on, so that there is an end.
     pub(crate) tips: BTreeMap<FullName, Option<ObjectId>>,
+    /// Where new branches start: the same each time it is built.
+    pub(crate) bases: Bases,
     /// Who makes its commits, and when: the same each time it is built.
     pub(crate) signer: Option<Signer>,
     /// The signatures of its commits.
@@ -38,6 +40,14 @@ pub(crate) struct Passage {
     moved: Trees,
     /// What it has cost since the last receipt.
     pub(crate) spent: Receipt,
+}
+
+/// Commits that bases name which are no branches of the batch.
+#[derive(Debug, Default)]
+pub(crate) struct Bases {
+    /// The remote's default branch.
+    pub(crate) default: Option<ObjectId>,
+    pub(crate) named: BTreeMap<String, ObjectId>,
 }
 
 /// What the gate has to say of a batch that is built.

@@ -339,6 +339,27 @@ fn killed_while_the_push_runs_each_operation_lands_once() {
     yard.finish("killed in the middle of a push");
 }
 
+/// The commit is all that there is of the work then.
+#[test]
+fn a_worktree_that_is_removed_before_its_batch_is_finished_loses_nothing() {
+    for executor in ["", "git"] {
+        let yard = Yard { settings: settings("merge", executor), ..Yard::new() };
+        let fixture = &yard.fixture;
+        assert!(yard.killed("built", 1));
+        fixture.git(["worktree", "remove", "--force", yard.worktree.to_str().unwrap()]);
+        let git = GitBatch::open(fixture.work(), yard.settings.clone()).unwrap();
+        let other = Commit::new("other", "m").with_base("main").write("other.txt", "x");
+        landed(&git.apply(vec![Operation::commit("other", other)]).unwrap(), "other");
+        let ours = fixture.git(["show", "agent:new.txt"]);
+        assert_eq!(
+            (ours.as_str(), fixture.at_remote(["show", "agent:new.txt"])),
+            ("new\n", ours.clone())
+        );
+        assert!(!fixture.work().join(".git/worktrees/agent").exists());
+        fixture.assert_sound();
+    }
+}
+
 /// The same where branches are rebased, and where the git program does the work.
 #[test]
 fn killed_in_other_ways_of_working_each_operation_lands_once() {

@@ -208,3 +208,28 @@ fn a_branch_that_two_worktrees_are_on_is_not_moved() {
     assert_eq!(kind(report.get("c")), Some(OpErrorKind::CheckedOut));
     assert_eq!((status(&dir).as_str(), status(&second).as_str()), ("?? a.txt\n", ""));
 }
+
+/// Whoever removes a file and makes it anew a moment later has not deleted it.
+#[test]
+fn what_is_put_back_while_the_worktree_is_read_is_no_deletion() {
+    let fixture = Fixture::new();
+    let dir = linked(&fixture, "x");
+    put(&dir, ".gitattributes", "a.slow filter=slow\n");
+    put(&dir, "a.slow", "x\n");
+    // The top has been listed when this file is read.
+    let back = format!(
+        "cd '{}'; mkdir -p old; echo new > README.md; echo kept > old/kept.txt; cat",
+        dir.display()
+    );
+    fixture.git(["config", "filter.slow.clean", &back]);
+    fs::remove_file(dir.join("README.md")).unwrap();
+    fs::remove_dir_all(dir.join("old")).unwrap();
+    // This one is gone.
+    fs::remove_file(dir.join("src/lib.rs")).unwrap();
+    let report = apply(&fixture, capture("c", "x", &dir));
+    landed(&report, "c");
+    let there = fixture.git(["ls-tree", "-r", "--name-only", "x"]);
+    assert_eq!(there, ".gitattributes\nREADME.md\na.slow\nold/kept.txt\n");
+    assert_eq!(fixture.git(["show", "x:README.md"]), "new\n");
+    assert_eq!(status(&dir), "");
+}

@@ -79,28 +79,32 @@ impl Batch<'_, '_> {
         {
             return Ok(tip);
         }
-        if let Some(id) = self.session.store.resolve(base) {
+        if let Some(&id) = self.bases.named.get(base) {
             return Ok(id);
         }
-        if let Some(name) = branch
-            && let Some(id) = self.remote_tip(&name)?
-        {
-            return Ok(id);
-        }
-        Err(OpError::new(
-            OpErrorKind::UnknownBase,
-            format!(
-                "base {base:?} is no branch and no other commit, neither here nor at the remote"
-            ),
-        ))
+        let found = match (self.session.store.resolve(base), branch) {
+            (Some(id), _) => Some(id),
+            (None, Some(name)) => self.remote_tip(&name)?,
+            (None, None) => None,
+        };
+        let id = found.ok_or_else(|| {
+            OpError::new(
+                OpErrorKind::UnknownBase,
+                format!(
+                    "base {base:?} is no branch and no other commit, neither here nor at the remote"
+                ),
+            )
+        })?;
+        self.bases.named.insert(base.to_owned(), id);
+        Ok(id)
     }
 
     /// The commit of the remote's default branch; `None` where both sides have no commit at all yet.
     pub(super) fn default_base(&mut self) -> Result<Option<ObjectId>, OpError> {
-        if self.default_base.is_none() {
-            self.default_base = self.find_default_base()?;
+        if self.bases.default.is_none() {
+            self.bases.default = self.find_default_base()?;
         }
-        Ok(self.default_base)
+        Ok(self.bases.default)
     }
 
     fn find_default_base(&mut self) -> Result<Option<ObjectId>, OpError> {

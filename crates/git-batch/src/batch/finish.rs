@@ -64,9 +64,7 @@ impl Batch<'_, '_> {
         outcomes: &mut [Option<Outcome>],
         onto: Option<&FullName>,
     ) {
-        // A landing has one push.
-        let steps = if self.is_landing { vec![pending] } else { self.steps(pending) };
-        for (number, mut pending) in steps.into_iter().enumerate() {
+        for (number, mut pending) in self.steps(pending).into_iter().enumerate() {
             if number > 0 {
                 self.skip_failed(&mut pending, outcomes);
             }

@@ -124,6 +124,9 @@ impl Batch<'_, '_> {
         pending: &mut Vec<Pending>,
         outcomes: &mut [Option<Outcome>],
     ) {
+        if self.passed.is_empty() {
+            return;
+        }
         let mut unjudged = self.pushed(pending);
         unjudged.retain(|Pushed { branch, commit, .. }| {
             self.passed.get(branch).is_some_and(|passed| !passed.contains(commit))
@@ -155,11 +158,11 @@ impl Batch<'_, '_> {
         }
     }
 
-    /// What is pushed of each branch: what each group pushes, and what is pushed at last.
+    /// What is pushed of each branch: what each group pushes, and what each step pushes at last.
     fn pushed(&self, pending: &[Pending]) -> Vec<Pushed> {
         let mut steps: BTreeMap<&FullName, usize> = BTreeMap::new();
         let (mut pushed, mut last) = (Vec::new(), BTreeMap::new());
-        for p in pending {
+        for (p, step) in pending.iter().zip(self.step_of_each(pending)) {
             let count = steps.entry(&p.branch).or_default();
             if p.kind != PendingKind::Push {
                 *count += 1;
@@ -169,9 +172,9 @@ impl Batch<'_, '_> {
             let this = Pushed { branch, steps: *count, commit: p.commit, operation };
             if self.operations[operation].group.is_some() {
                 pushed.push(this);
-                last.remove(&p.branch);
+                last.remove(&(step, &p.branch));
             } else {
-                last.insert(&p.branch, this);
+                last.insert((step, &p.branch), this);
             }
         }
         pushed.extend(last.into_values());

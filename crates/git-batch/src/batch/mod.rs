@@ -29,7 +29,7 @@ use gix::refs::FullName;
 
 pub(crate) use self::deliver::pause;
 pub(crate) use self::session::{Ran, Session, Writer};
-use crate::passage::{Passage, Question};
+use crate::passage::{Bases, Passage, Question};
 use crate::publish::{Ahead, RemoteState, Untracked};
 use crate::record::{OpenRecord, Passed, References, Unchanged, wire_enum, wire_struct};
 use crate::store::{CheckedOut, Keep, WorktreeMove, check_not_checked_out, clashes};
@@ -51,8 +51,8 @@ struct Batch<'s, 'a> {
     ahead: Option<Ahead>,
     /// The remote as a push names it, once that was needed.
     named: Option<Untracked>,
-    /// Where new branches start, once that was needed.
-    default_base: Option<ObjectId>,
+    /// Where new branches start, as far as that was needed.
+    bases: Bases,
     /// Until when to wait for worktrees that others work in, once one was looked at.
     worktree_end: Option<Instant>,
     /// The local branches by their names in lower case, once they were needed.

@@ -12,7 +12,7 @@ use super::{Batch, last_pushes};
 use crate::earlier::Earlier;
 use crate::gate;
 use crate::lock::WriterLock;
-use crate::passage::{Judged, Passage};
+use crate::passage::{Bases, Judged, Passage};
 use crate::program::Git;
 use crate::publish;
 use crate::record::{Key, Passed, Record, Records, References, Wire};
@@ -291,6 +291,7 @@ impl<'a> Session<'a> {
         let receipt = self.measured(operations, order, |batch| {
             batch.is_landing = onto.is_some();
             batch.hold_tips(passage);
+            batch.bases = std::mem::take(&mut passage.bases);
             for (&index, end) in passage.ended.iter().filter(|(_, end)| !end.is_success()) {
                 batch.note_failure(index, &operations[index].kind, end);
             }
@@ -317,6 +318,7 @@ impl<'a> Session<'a> {
                     batch.forget_unchanged(outcomes);
                 }
             }
+            passage.bases = std::mem::take(&mut batch.bases);
         });
         self.store.swap_signed(&mut passage.signed);
         passage.spent = std::mem::take(&mut passage.spent).and(receipt);
@@ -343,7 +345,7 @@ impl<'a> Session<'a> {
             remote: None,
             ahead: None,
             named: None,
-            default_base: None,
+            bases: Bases::default(),
             worktree_end: None,
             folded: None,
             extent,

@@ -22,9 +22,10 @@ enum Phase {
 impl Batch<'_, '_> {
     /// Cuts what is built into steps: nearly always there is one. What needs something that comes later in a
     /// step than itself, as a branch that starts at a commit which is to be at the remote only, is in a
-    /// later one. What needs itself in that way, by others, is in one step with all.
+    /// later one. What needs itself in that way, by others, is in one step with all. So is a landing, which
+    /// has one push.
     pub(super) fn steps(&self, pending: Vec<Pending>) -> Vec<Vec<Pending>> {
-        let Some(steps) = self.step_of_each(&pending) else { return vec![pending] };
+        let steps = self.step_of_each(&pending);
         let mut cut: BTreeMap<usize, Vec<Pending>> = BTreeMap::new();
         for (p, step) in pending.into_iter().zip(steps) {
             cut.entry(step).or_default().push(p);
@@ -41,7 +42,12 @@ impl Batch<'_, '_> {
         self.skip(failed, pending, outcomes);
     }
 
-    fn step_of_each(&self, pending: &[Pending]) -> Option<Vec<usize>> {
+    /// The number of the step that each is in.
+    pub(super) fn step_of_each(&self, pending: &[Pending]) -> Vec<usize> {
+        let at_once = vec![0; pending.len()];
+        if self.is_landing {
+            return at_once;
+        }
         let units = self.units(pending);
         let grouped: BTreeSet<usize> = pending
             .iter()
@@ -82,10 +88,10 @@ impl Batch<'_, '_> {
                 }
             }
             if !has_changed {
-                return Some(pending.iter().map(|p| step[units.root(p.operation)]).collect());
+                return pending.iter().map(|p| step[units.root(p.operation)]).collect();
             }
         }
-        None
+        at_once
     }
 
     /// Says what is done at once: what stands or falls together, a local branch, and a push with what it

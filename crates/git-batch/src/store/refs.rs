@@ -240,9 +240,13 @@ impl Store {
         })
     }
 
-    /// The index of the work tree that moves with a branch, below the common directory.
+    /// The index of the work tree that moves with a branch, below the common directory; none where somebody
+    /// has removed that meanwhile.
     pub(super) fn index_of(&self, m: &RefMove) -> Option<PathBuf> {
         let git_dir = &m.worktree.as_ref()?.checkout.git_dir;
+        if !git_dir.is_dir() {
+            return None;
+        }
         Some(git_dir.strip_prefix(&self.common_dir).ok()?.join("index"))
     }
 

@@ -50,6 +50,12 @@ pub(crate) struct Request<'a> {
     pub(crate) end: Instant,
 }
 
+impl Request<'_> {
+    fn is_in_scope(&self, path: &BStr) -> bool {
+        self.files.is_none_or(|files| files.iter().any(|named| is_at_or_below(path, named)))
+    }
+}
+
 /// What was captured.
 #[derive(Debug, Default)]
 pub(crate) struct Captured {
@@ -115,6 +121,7 @@ impl Store {
                 files.iter().try_for_each(|path| scan.path(&folder, path.as_bstr()))?;
             }
         }
+        scan.again(&folder, |path| request.is_in_scope(path))?;
         let processes = scan.rules.processes();
         let captured = Difference::new(self, request, index)?.of(scan)?;
         self.processes.set(self.processes.get() + processes);
@@ -158,7 +165,7 @@ impl<'a> Difference<'a> {
         self.left_out = scan.left_out;
         self.check_named(&scan.new)?;
         for (at, entry) in self.index.entries.iter().enumerate() {
-            if !self.is_in_scope(entry.path.as_bstr()) {
+            if !self.request.is_in_scope(entry.path.as_bstr()) {
                 continue;
             }
             let path = entry.path.as_bstr();
@@ -187,7 +194,7 @@ impl<'a> Difference<'a> {
             .flatten()
             .filter(|(path, (mode, _))| {
                 !mode.is_commit()
-                    && self.is_in_scope(path.as_bstr())
+                    && self.request.is_in_scope(path.as_bstr())
                     && self.index.find(path.as_bstr()).is_none()
                     && !self.captured.updates.contains_key(*path)
             })
@@ -253,10 +260,6 @@ impl<'a> Difference<'a> {
 
     fn is_submodule(&self, path: &BStr) -> bool {
         self.parent_has(path).is_some_and(|(mode, _)| mode.is_commit())
-    }
-
-    fn is_in_scope(&self, path: &BStr) -> bool {
-        self.request.files.is_none_or(|files| files.iter().any(|named| is_at_or_below(path, named)))
     }
 
     /// Refuses a path that is nowhere: not in the work tree, the index or the parent.

@@ -70,6 +70,43 @@ impl Scan<'_> {
 
     /// Looks at one path and, if it is a folder, at all in it.
     pub(super) fn path(&mut self, top: &Folder, path: &BStr) -> Result<(), OpError> {
+        self.reach(top, path, |scan, folder, name| scan.entry(folder, name, path, true))
+    }
+
+    /// Looks once more for files of the index that were not found: whoever replaces one may have been at it
+    /// in that moment, and not all file systems list a name that is just given to another file.
+    pub(super) fn again(
+        &mut self,
+        top: &Folder,
+        is_in_scope: impl Fn(&BStr) -> bool,
+    ) -> Result<(), OpError> {
+        for (at, entry) in self.index.entries.iter().enumerate() {
+            let path = entry.path.as_bstr();
+            let is_known = entry.is_skipped() || self.seen.contains_key(&at);
+            if is_known || !is_in_scope(path) {
+                continue;
+            }
+            self.reach(top, path, |scan, folder, name| {
+                let found = folder.look(name).map_err(|error| unreadable(path, &error))?;
+                // What is in a folder there has been looked at.
+                if let Some(found) = found.filter(|found| found.kind != Kind::Folder)
+                    && let Some(sight) = scan.tracked(folder, name, at, &found)?
+                {
+                    scan.seen.insert(at, sight);
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Enters the folders on the way to a path, if they are all there, and looks at its name in the last.
+    fn reach(
+        &mut self,
+        top: &Folder,
+        path: &BStr,
+        look: impl FnOnce(&mut Self, &Folder, &BStr) -> Result<(), OpError>,
+    ) -> Result<(), OpError> {
         let mut inner: Option<Folder> = None;
         let mut start = 0;
         for slash in path.find_iter("/") {
@@ -99,7 +136,7 @@ impl Scan<'_> {
             inner = Some(next);
             start = slash + 1;
         }
-        self.entry(inner.as_ref().unwrap_or(top), path[start..].as_bstr(), path, true)
+        look(self, inner.as_ref().unwrap_or(top), path[start..].as_bstr())
     }
 
     fn folder(&mut self, folder: &Folder, path: &BStr) -> Result<(), OpError> {

@@ -89,11 +89,18 @@ fn throughput(figures: &mut Figures) -> Fallible {
 }
 
 fn latency(figures: &mut Figures) -> Fallible {
-    let mut cases = vec![ours::inline_round_trip()?, ours::thread_round_trip()?];
+    let mut cases = vec![
+        ours::inline_round_trip()?,
+        ours::thread_round_trip()?,
+        ours::thread_round_trip_asleep()?,
+    ];
     let ns = rounds::take_turns(&mut cases, ROUNDS)?;
     report(figures, &ns);
-    let ratio = ns.of(ours::THREAD_ROUND_TRIP) / ns.of(ours::INLINE_ROUND_TRIP);
+    let inline = ns.of(ours::INLINE_ROUND_TRIP);
+    let ratio = ns.of(ours::THREAD_ROUND_TRIP) / inline;
     figures.gate("core_inline_vs_thread_round_trip", ratio);
+    let ratio = ns.of(ours::THREAD_ROUND_TRIP_ASLEEP) / inline;
+    figures.gate("core_inline_vs_thread_round_trip_asleep", ratio);
     Ok(())
 }
 

@@ -1,10 +1,13 @@
 //! The engine of batch-core, one case a driver and a way to wait.
 
 use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
 use std::time::Instant;
 
-use batch_core::{BatchError, BatchProcessor, Batcher, Builder, batch_fn};
+use batch_core::{BatchError, BatchProcessor, Batcher, Builder, Ticket, batch_fn};
 use tokio::runtime::Runtime;
 
 use super::Fallible;
@@ -17,6 +20,7 @@ pub(super) const SUBMIT_ALL: &str = "ours, submit_all(500)";
 pub(super) const TICKET_SET_AWAIT: &str = "ours, submit_all(500).await on tokio";
 pub(super) const INLINE_ROUND_TRIP: &str = "ours, inline, one item";
 pub(super) const THREAD_ROUND_TRIP: &str = "ours, thread, one item";
+pub(super) const THREAD_ROUND_TRIP_ASLEEP: &str = "ours, thread, one item, the client asleep";
 
 type Failed = BatchError<Infallible>;
 
@@ -96,23 +100,52 @@ pub(super) fn ticket_set_await(runtime: &Arc<Runtime>) -> Fallible<Case> {
 
 pub(super) fn inline_round_trip() -> Fallible<Case> {
     let batcher = builder().inline().build()?;
-    Ok(Case::new(INLINE_ROUND_TRIP, move || round_trips(&batcher, 1_000)))
+    Ok(Case::new(INLINE_ROUND_TRIP, move || round_trips(&batcher, 1_000, Ticket::wait)))
 }
 
 pub(super) fn thread_round_trip() -> Fallible<Case> {
     let batcher = builder().build()?;
-    Ok(Case::new(THREAD_ROUND_TRIP, move || round_trips(&batcher, 500)))
+    Ok(Case::new(THREAD_ROUND_TRIP, move || round_trips(&batcher, 500, Ticket::wait)))
+}
+
+/// A thread that waits stays awake for a moment; one that polls a ticket sleeps at once.
+pub(super) fn thread_round_trip_asleep() -> Fallible<Case> {
+    let batcher = builder().build()?;
+    Ok(Case::new(THREAD_ROUND_TRIP_ASLEEP, move || round_trips(&batcher, 500, asleep)))
+}
+
+struct Caller(Thread);
+
+impl Wake for Caller {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+fn asleep<F: IntoFuture>(future: F) -> F::Output {
+    let waker = Waker::from(Arc::new(Caller(thread::current())));
+    let (mut future, mut context) = (pin!(future.into_future()), Context::from_waker(&waker));
+    loop {
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => thread::park(),
+        }
+    }
 }
 
 /// One item after the other through an idle engine.
-fn round_trips<P>(batcher: &Batcher<P>, items: u32) -> Fallible<f64>
+fn round_trips<P>(
+    batcher: &Batcher<P>,
+    items: u32,
+    wait: fn(Ticket<u64, Infallible>) -> Result<u64, Failed>,
+) -> Fallible<f64>
 where
     P: BatchProcessor<Item = u64, Output = u64, Error = Infallible>,
 {
     let started = Instant::now();
     let mut sum = 0;
     for item in 0..items {
-        sum += batcher.submit(u64::from(item))?.wait()?;
+        sum += wait(batcher.submit(u64::from(item))?)?;
     }
     per_item(started.elapsed(), items, sum, (0..items).map(|item| answer(u64::from(item))).sum())
 }

@@ -1,4 +1,4 @@
-//! How often threads have to give up the processor because they wait.
+//! How often threads give up the processor.
 
 use std::fs;
 use std::sync::Barrier;
@@ -10,7 +10,8 @@ use super::{Fallible, ours, to_f64};
 /// Runs of which the median is taken.
 const RUNS: usize = 5;
 
-/// Returns the voluntary context switches of all threads per 1,000 items, with clients that block.
+/// Returns the context switches of all threads per 1,000 items, with clients that block: those of
+/// threads that sleep, and those of threads that let others run or have to.
 pub(super) fn per_thousand_items() -> Fallible<f64> {
     let mut runs = (0..RUNS).map(|_| one_run()).collect::<Fallible<Vec<f64>>>()?;
     runs.sort_by(f64::total_cmp);
@@ -34,10 +35,10 @@ fn one_run() -> Fallible<f64> {
                 })
             })
             .collect();
-        let before = voluntary_switches();
+        let before = switches();
         start.wait();
         end.wait();
-        let after = voluntary_switches();
+        let after = switches();
         over.wait();
         let failed = clients.into_iter().any(|client| client.join().unwrap_or(true));
         (before, after, failed)
@@ -49,13 +50,15 @@ fn one_run() -> Fallible<f64> {
 }
 
 /// Adds up the counts of all threads of this process.
-fn voluntary_switches() -> Fallible<u64> {
+fn switches() -> Fallible<u64> {
     let mut sum = 0;
     for task in fs::read_dir("/proc/self/task")? {
         // A thread may end between the two.
         let Ok(status) = fs::read_to_string(task?.path().join("status")) else { continue };
-        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
-        sum += line.ok_or("no count of context switches")?.trim().parse::<u64>()?;
+        let count = |kind| status.lines().find_map(|line| line.strip_prefix(kind));
+        for kind in ["voluntary_ctxt_switches:", "nonvoluntary_ctxt_switches:"] {
+            sum += count(kind).ok_or("no count of context switches")?.trim().parse::<u64>()?;
+        }
     }
     Ok(sum)
 }

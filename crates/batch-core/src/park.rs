@@ -1,7 +1,7 @@
-//! Threads that sleep until they are called.
+//! Threads that wait: for a moment awake, then asleep until they are called.
 
 use std::task::{Wake, Waker};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::sync::raw::{AtomicU32, Ordering, Thread, current, park_until};
 use crate::sync::{Arc, is_over};
@@ -45,5 +45,68 @@ impl Sleeper {
         while self.0.is_called.swap(0, Ordering::Acquire) == 0 && !is_over(until) {
             park_until(until);
         }
+    }
+}
+
+/// How long a thread stays awake for what it waits for.
+///
+/// To fall asleep and to be woken costs two threads some microseconds each, and tens of them where
+/// the processor falls asleep too. Most batches of a quick processor are over sooner.
+const AWAKE: Duration = Duration::from_micros(20);
+
+/// Says whether `is_there` soon: looks again and again until `until` has come, or for some
+/// microseconds, and lets other threads run between two looks.
+///
+/// Nothing spins: on a busy processor one look is a turn of everybody else.
+#[cfg(not(all(test, any(loom, shuttle))))]
+pub(crate) fn comes_soon(until: Option<Instant>, is_there: impl Fn() -> bool) -> bool {
+    if is_there() {
+        return true;
+    }
+    let now = Instant::now();
+    let soon = now + AWAKE;
+    let until = until.map_or(soon, |until| until.min(soon));
+    let mut is_late = now >= until;
+    while !is_late {
+        std::thread::yield_now();
+        if is_there() {
+            return true;
+        }
+        is_late = Instant::now() >= until;
+    }
+    false
+}
+
+/// Looks once: a model tries every order of the steps anyway.
+#[cfg(all(test, any(loom, shuttle)))]
+pub(crate) fn comes_soon(_: Option<Instant>, is_there: impl Fn() -> bool) -> bool {
+    is_there()
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use std::cell::Cell;
+    use std::time::{Duration, Instant};
+
+    use super::comes_soon;
+
+    #[test]
+    fn what_is_there_is_seen_and_what_never_comes_is_given_up() {
+        assert!(comes_soon(None, || true));
+        assert!(!comes_soon(None, || false));
+        let looks = Cell::new(0);
+        assert!(comes_soon(None, || looks.replace(looks.get() + 1) == 1), "it looks again");
+    }
+
+    #[test]
+    fn a_time_that_is_over_is_not_waited_for() {
+        let looks = Cell::new(0);
+        let look = || {
+            looks.set(looks.get() + 1);
+            false
+        };
+        assert!(!comes_soon(Some(Instant::now()), look));
+        assert_eq!(looks.get(), 1);
+        assert!(!comes_soon(Some(Instant::now() + Duration::from_hours(1)), || false));
     }
 }

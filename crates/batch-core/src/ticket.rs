@@ -56,7 +56,8 @@ impl<O, E> Ticket<O, E> {
 
     /// Blocks until the result is there.
     ///
-    /// With an inline batcher the calling thread may be the one that runs the batch.
+    /// The thread stays awake for the first 20 microseconds, and lets others run meanwhile; then it
+    /// sleeps. With an inline batcher the calling thread may be the one that runs the batch.
     ///
     /// # Errors
     /// Says why the item has no output. [`BatchError::WouldDeadlock`] comes at once if the caller

@@ -72,13 +72,28 @@ pub(crate) fn cancel(session: &Session, options: &Cancel) -> Result<Exit, Stop> 
     });
     // All keys are there, or nothing is asked.
     let open: Vec<_> = open
-        .map(|(submission, batch_id)| Ok((provider_of(submission, options)?, batch_id)))
+        .map(|(submission, batch_id)| Ok((submission, provider_of(submission, options)?, batch_id)))
         .collect::<Result<_, Stop>>()?;
-    let (mut asked, mut refused) = (0, 0);
-    for (provider, batch_id) in open {
-        let cancelled = cancel_batch(&*provider, batch_id, PATIENCE);
-        let problem = cancelled.err().map(|error| error.to_string());
-        asked += 1;
+    let is_here = |(submission, provider, _): &(&Submission, Arc<dyn llm_batch::Provider>, _)| {
+        provider.endpoint() == submission.endpoint
+    };
+    if let Some((submission, provider, _)) = open.first()
+        && !open.iter().any(is_here)
+    {
+        let state = options.folder.state.display();
+        let (there, here) = (&submission.endpoint, provider.endpoint());
+        let what = format_args!("the batches of {state} are at {there}, not at {here}");
+        return Err(Stop::refused(what).help(allowing(there)));
+    }
+    let (asked, mut refused) = (open.len(), 0);
+    for one in &open {
+        let (submission, provider, batch_id) = one;
+        let problem = if is_here(one) {
+            cancel_batch(&**provider, batch_id, PATIENCE).err().map(|error| error.to_string())
+        } else {
+            let there = &submission.endpoint;
+            Some(format!("it is at {there}; {}", allowing(there)))
+        };
         refused += usize::from(problem.is_some());
         if output.json {
             let status = if problem.is_some() { "refused" } else { "canceling" };
@@ -107,8 +122,8 @@ fn read(options: &Options) -> Result<Overview, Stop> {
     Overview::read(&options.state).map_err(|error| Stop::refused(chain(&error)))
 }
 
-/// Returns the provider of a submission. A key goes to a host of the provider's own, or to that which the
-/// user names: the state may be somebody else's.
+/// Returns the provider of a submission, at the address that the user names or at its own: the state may
+/// be somebody else's, so that no key goes where it says.
 fn provider_of(
     submission: &Submission,
     options: &Cancel,
@@ -121,20 +136,12 @@ fn provider_of(
         }
     };
     let base_url = options.base_url.as_deref();
-    let provider = provider::open(name, Place { base_url, answers: None })?;
-    if provider.endpoint() == submission.endpoint {
-        return Ok(provider);
-    }
-    Err(Stop::refused(format_args!(
-        "the batches of {} are at {}, not at {}",
-        options.folder.state.display(),
-        submission.endpoint,
-        provider.endpoint()
-    ))
-    .help(format_args!(
-        "if that is where the key may be sent to, say so: --base-url {}",
-        submission.endpoint
-    )))
+    provider::open(name, Place { base_url, answers: None })
+}
+
+/// Says how a user allows a key to be sent there.
+fn allowing(endpoint: &str) -> String {
+    format!("if that is where the key may be sent to, say so: --base-url {endpoint}")
 }
 
 fn object(submission: &Submission) -> Value {

@@ -129,7 +129,8 @@ pub(crate) fn resume_command() -> String {
     folder.unwrap_or_default() + &args.join(" ")
 }
 
-/// Quotes an argument for a shell, where that is needed; what is not text is written byte by byte.
+/// Quotes an argument for a shell of POSIX, where that is needed; what is not text, or would drive a
+/// terminal, is written byte by byte.
 fn quoted(arg: &Path) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@+%".contains(c);
     match arg.to_str() {
@@ -139,13 +140,11 @@ fn quoted(arg: &Path) -> String {
         }
         _ => {
             let byte = |byte: &u8| match byte {
-                b if b.is_ascii_alphanumeric() || b"-_./".contains(b) => char::from(*b).to_string(),
-                b => format!("\\x{b:02x}"),
+                b if b.is_ascii_alphanumeric() || b"_./".contains(b) => char::from(*b).to_string(),
+                b => format!("\\{b:03o}"),
             };
-            format!(
-                "$'{}'",
-                arg.as_os_str().as_encoded_bytes().iter().map(byte).collect::<String>()
-            )
+            let bytes: String = arg.as_os_str().as_encoded_bytes().iter().map(byte).collect();
+            format!("\"$(printf '{bytes}')\"")
         }
     }
 }
@@ -167,6 +166,12 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     number.checked_mul(millis).map(Duration::from_millis).ok_or_else(|| "too long".to_owned())
 }
 
+/// Parses an amount of dollars of the command line.
+pub(crate) fn dollars(text: &str) -> Result<f64, String> {
+    let amount = text.parse().ok().filter(|amount: &f64| amount.is_finite() && *amount >= 0.0);
+    amount.ok_or_else(|| "expected dollars, such as 2.50".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -184,8 +189,14 @@ mod tests {
         assert_eq!(quote(b"plan/plan.toml"), "plan/plan.toml");
         assert_eq!(quote(b""), "''");
         assert_eq!(quote(b"it's"), r"'it'\''s'");
-        assert_eq!(quote(b"r\xff p"), r"$'r\xff\x20p'");
-        assert_eq!(quote(b"a\x1bb"), r"$'a\x1bb'");
+        assert_eq!(quote(b"r\xff p"), r#""$(printf 'r\377\040p')""#);
+        assert_eq!(quote(b"a\x1bb"), r#""$(printf 'a\033b')""#);
+        // As every shell reads it, not only those that know more than POSIX.
+        for odd in [&b"r\xff p%n"[..], b"a\x1bb", b"it's\t", b"-n\n\\x"] {
+            let script = format!("printf %s {}", quote(odd));
+            let printed = std::process::Command::new("sh").args(["-c", &script]).output();
+            assert_eq!(printed.expect("a shell").stdout, odd, "{script}");
+        }
     }
 
     #[test]

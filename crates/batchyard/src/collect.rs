@@ -19,7 +19,7 @@ use crate::results::Results;
 pub(crate) fn collect(
     session: &Session,
     llm: Builder,
-    requests: Vec<Request>,
+    requests: impl IntoIterator<Item = Request>,
     results: Results,
 ) -> Result<Result<Run, Error>, Stop> {
     let stop = llm_batch::Stop::new();
@@ -43,10 +43,11 @@ pub(crate) fn finish(
     mut results: Results,
 ) -> Result<Result<Run, Error>, Stop> {
     let progress = Progress::start(&session.output, loaded.len(), "answers");
+    progress.advance(results.held().len().min(loaded.len()));
     let ended = session.interrupt.stopping(stop, || {
         let broken = stop.clone();
         loaded.run(|id, outcome| {
-            progress.advance();
+            progress.advance(1);
             if !results.put(id, &outcome) {
                 broken.stop();
             }

@@ -25,9 +25,9 @@ impl Progress {
         Progress { bar }
     }
 
-    /// Counts one item as done.
-    pub(crate) fn advance(&self) {
-        self.bar.inc(1);
+    /// Counts so many items as done.
+    pub(crate) fn advance(&self, items: usize) {
+        self.bar.inc(items as u64);
     }
 }
 

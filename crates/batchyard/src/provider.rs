@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use llm_batch::providers::{Anthropic, Offline, OpenAi, Profile};
-use llm_batch::{Error, Provider};
+use llm_batch::{Error, Prices, Provider};
 
 use crate::exit::{Stop, chain};
-use crate::input::existing_folder;
+use crate::input::{Input, existing_folder};
 use crate::plan::ProviderName;
 
 /// Where a provider is and what it reads.
@@ -49,6 +49,17 @@ pub(crate) fn open(name: ProviderName, place: Place<'_>) -> Result<Arc<dyn Provi
             Ok(Arc::new(openai.build().map_err(refused)?))
         }
     }
+}
+
+/// Reads a table of prices.
+///
+/// # Errors
+///
+/// It cannot be read, or is none.
+pub(crate) fn prices(file: &Path) -> Result<Prices, Stop> {
+    let text = Input::File(file.to_owned()).read_text()?;
+    let prices = Prices::parse(&text);
+    prices.map_err(|error| Stop::refused(format_args!("{}: {}", file.display(), chain(&error))))
 }
 
 /// Reads a key from the environment, its only place.

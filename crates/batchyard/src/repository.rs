@@ -64,10 +64,15 @@ impl Repository {
         Ok(Repository { remote: remote.to_owned(), network, git, held })
     }
 
-    /// Says which repository and remote it is.
+    /// Says which remote of which repository it is; the latter by its folder, at the end.
     pub(crate) fn place(&self) -> String {
         let common = self.held.ancestors().nth(2).unwrap_or(&self.held);
-        format!("remote {} of {}", self.remote, common.display())
+        format!("{}{}", self.remote_of(), common.display())
+    }
+
+    /// Returns how every [`place`](Repository::place) begins that has a remote of that name.
+    pub(crate) fn remote_of(&self) -> String {
+        format!("remote {} of ", self.remote)
     }
 
     /// Keeps other runs from landing in the repository; one that does so is not waited for.
@@ -157,8 +162,8 @@ impl Repository {
         })
     }
 
-    /// Forgets where runs have left branches that are gone, or whose commit is in `base` by now: it would
-    /// be kept from `git gc` for ever.
+    /// Forgets where runs have left branches that are gone or somewhere else by now, or whose commit is in
+    /// `base`: it would be kept from `git gc` for ever. What the branch has still is kept by the branch.
     pub(crate) fn forget_left(
         &self,
         known: &BTreeMap<String, LocalBranch>,
@@ -171,12 +176,15 @@ impl Repository {
         let merged = format!("--merged={base}");
         let landed = self.git.run(["for-each-ref", "--format=%(refname)", &merged, LEFT])?;
         let landed: BTreeSet<&str> = landed.lines().collect();
+        let is_there = |branch: &str| known.get(branch).is_some_and(|branch| branch.is_of_a_run);
         let is_over = |name: &&str| {
-            landed.contains(name)
-                || name.strip_prefix(LEFT).is_some_and(|branch| !known.contains_key(branch))
+            landed.contains(name) || name.strip_prefix(LEFT).is_some_and(|branch| !is_there(branch))
         };
         let lines: Vec<String> =
             left.lines().filter(is_over).map(|name| format!("delete {name}\n")).collect();
+        if lines.is_empty() {
+            return Ok(());
+        }
         let delete = lines.concat();
         let deleted =
             self.network.run(["update-ref", "--no-deref", "--stdin"], Some(delete.as_bytes()));
@@ -189,14 +197,16 @@ impl Repository {
         self.git.run(["merge-base", "--is-ancestor", &ids[0], &ids[1]]).is_ok()
     }
 
-    /// Moves a local branch from one commit to another, whatever they have in common.
+    /// Moves a local branch from one commit to another, whatever they have in common; from `None` it is
+    /// made.
     pub(crate) fn set_branch(
         &self,
         name: &str,
-        from: ObjectId,
+        from: Option<ObjectId>,
         to: ObjectId,
     ) -> Result<(), String> {
-        let (name, from, to) = (format!("refs/heads/{name}"), from.to_string(), to.to_string());
+        let (name, to) = (format!("refs/heads/{name}"), to.to_string());
+        let from = from.map_or_else(String::new, |from| from.to_string());
         let why = "batchyard: begun anew";
         // Also where none is kept by default, as in a bare repository.
         let command = ["update-ref", "--no-deref", "--create-reflog", "-m", why, &name, &to, &from];

@@ -179,8 +179,10 @@ fn busy(path: &Path) -> Stop {
 }
 
 /// A last line without its end was cut short only if it is the beginning of a result; else it is
-/// somebody's.
+/// somebody's. What a power cut leaves of a line may be zeros.
 fn is_cut_short(end: &[u8]) -> bool {
+    let zeros = end.iter().rev().take_while(|byte| **byte == 0).count();
+    let end = &end[..end.len() - zeros];
     if end.len() < BEGINNING.len() {
         return BEGINNING.starts_with(end);
     }

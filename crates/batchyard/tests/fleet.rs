@@ -226,6 +226,8 @@ fn a_dry_run_prints_operations_that_apply_takes_and_writes_nothing() {
     assert_eq!(ops.len(), 8 + 8 + 9, "commits, merges, pushes");
     assert_eq!(ran.summary()["pushes"], 0);
     let yard = Yard::with_repository();
+    // A branch that is checked out moves at the remote only, and what comes after that is pushed then.
+    yard.git("repo", &["switch", "--quiet", "--detach"]);
     let lines: Vec<String> = ops.iter().map(ToString::to_string).collect();
     let applied =
         yard.run_with(["git", "apply", "--repo", "repo", "--json", "-"], lines.join("\n")).code(0);

@@ -247,11 +247,16 @@ fn a_new_run_is_another_landing() {
     yard.git("repo", &["revert", "--no-edit", "-m", "1", "HEAD"]);
     yard.git("repo", &["push", "--quiet", "origin", "main"]);
     assert_eq!(yard.git("remote.git", &["ls-tree", "--name-only", "main"]), "README.md");
-    // Of two more tasks one landed, and the branch of the other is gone.
+    // Of three more tasks one landed, the branch of the next is gone, and the last landed as another
+    // commit, after which its branch was moved.
     yard.git("repo", &["branch", "--quiet", "batchyard/landed", "main~1"]);
     for name in ["refs/batchyard/run/batchyard/landed", "refs/batchyard/run/batchyard/gone"] {
         yard.git("repo", &["update-ref", name, "main~1"]);
     }
+    let squashed =
+        yard.git("repo", &["commit-tree", "-m", "Squashed", "-p", "main~1", "main~1^{tree}"]);
+    yard.git("repo", &["branch", "--quiet", "batchyard/moved", "main~1"]);
+    yard.git("repo", &["update-ref", "refs/batchyard/run/batchyard/moved", &squashed]);
     run(&yard, &server).code(0);
     assert_eq!(yard.git("remote.git", &["ls-tree", "--name-only", "main"]), "");
     let left = yard.git("repo", &["for-each-ref", "--format=%(refname)", "refs/batchyard/run"]);
@@ -262,7 +267,7 @@ fn a_new_run_is_another_landing() {
 #[test]
 fn an_answer_that_is_there_already_lands() {
     let yard = planned("", &[("one", "README.md"), ("two", "b.txt")]);
-    yard.write("repo/README.md", "made");
+    yard.write("repo/README.md", "made\n");
     yard.git("repo", &["commit", "--quiet", "--all", "-m", "Made"]);
     yard.git("repo", &["push", "--quiet", "origin", "main"]);
     let ran = run(&yard, &Server::start(Creates::Work)).code(0);
@@ -449,10 +454,7 @@ fn plans_are_checked_whole() {
     yard.run(["run", "plan/plan.toml", "--dry-run"]).refused(&["plan.toml:6", "absent does not"]);
     yard.git("repo", &["branch", "--quiet", "batchyard"]);
     check("[[task]]", "[[task]]", &["a branch \"batchyard\"", "\"batchyard/one\"", "rename"]);
-    yard.git("repo", &["push", "--quiet", "origin", "batchyard"]);
     yard.git("repo", &["branch", "--quiet", "-D", "batchyard"]);
-    check("[[task]]", "[[task]]", &["the remote has a branch \"batchyard\""]);
-    yard.git("remote.git", &["branch", "--quiet", "-D", "batchyard"]);
     yard.git("repo", &["branch", "--quiet", "batchyard/one/more"]);
     check("[[task]]", "[[task]]", &["\"batchyard/one/more\""]);
     assert!(!yard.path("plan/plan.toml.state").exists(), "nothing is left behind");

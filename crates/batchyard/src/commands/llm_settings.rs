@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use llm_batch::{Builder, LaneChoice, LlmBatch, OnAmbiguous, Prices, Provider};
+use llm_batch::{Builder, LaneChoice, LlmBatch, OnAmbiguous, Provider};
 
-use crate::cli::duration;
-use crate::exit::{Stop, chain};
-use crate::input::Input;
+use crate::cli::{dollars, duration};
+use crate::exit::Stop;
+use crate::provider::prices;
 
 #[derive(Debug, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
@@ -83,11 +83,7 @@ impl Settings {
             .on_ambiguous(self.on_ambiguous)
             .fresh(self.fresh);
         if let Some(file) = &self.prices {
-            let text = Input::File(file.clone()).read_text()?;
-            let prices = Prices::parse(&text);
-            builder = builder.prices(prices.map_err(|error| {
-                Stop::refused(format_args!("{}: {}", file.display(), chain(&error)))
-            })?);
+            builder = builder.prices(prices(file)?);
         }
         if let Some(time) = self.batch_time {
             builder = builder.batch_time(time);
@@ -115,10 +111,4 @@ impl Settings {
         }
         Ok(builder)
     }
-}
-
-/// Parses an amount of dollars.
-fn dollars(text: &str) -> Result<f64, String> {
-    let amount = text.parse().ok().filter(|amount: &f64| amount.is_finite() && *amount >= 0.0);
-    amount.ok_or_else(|| "expected dollars, such as 2.50".to_owned())
 }

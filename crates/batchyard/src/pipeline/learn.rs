@@ -68,6 +68,9 @@ fn resolution(kind: &str) -> &'static str {
         "path_not_allowed" => "Write only to paths that the plan allows.",
         "conflict" => "Keep to files that no other task of the run changes.",
         "gate" => "Make the merged tree pass the gate's command.",
+        "rejected" => {
+            "Leave out what the remote refuses, such as secrets and files that are too large."
+        }
         _ => "",
     }
 }

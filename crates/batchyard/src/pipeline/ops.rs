@@ -65,4 +65,40 @@ impl Operations {
         let merges = self.merges.iter().map(|(_, operation)| operation);
         commits.chain(merges).chain(self.pushes.iter().map(|(_, operation)| operation))
     }
+
+    /// Returns the merges and pushes of tasks whose commits are there; that of the base is one of them.
+    pub(super) fn landing(&self, tasks: &[usize]) -> Vec<Operation> {
+        let is_commit = |id: &String| self.commits.iter().any(|(_, op)| op.id == *id);
+        let merges = self.merges.iter().map(|(at, op)| (Some(at), op));
+        let pushes = self.pushes.iter().map(|(at, op)| (at.as_ref(), op));
+        merges
+            .chain(pushes)
+            .filter(|(at, _)| at.is_none_or(|at| tasks.contains(at)))
+            .map(|(_, op)| {
+                let mut op = op.clone();
+                op.after.retain(|id| !is_commit(id));
+                op
+            })
+            .collect()
+    }
+
+    /// Returns the commit of a task.
+    pub(super) fn commit(&self, at: usize) -> Option<&Operation> {
+        self.commits.iter().find(|(task, _)| *task == at).map(|(_, op)| op)
+    }
+
+    /// Returns the merge of a task, where the base is pushed.
+    pub(super) fn merge(&self, at: usize) -> Option<&Operation> {
+        self.merges.iter().find(|(task, _)| *task == at).map(|(_, op)| op)
+    }
+
+    /// Returns the push of the branch of a task, where it is pushed.
+    pub(super) fn push(&self, at: usize) -> Option<&Operation> {
+        self.pushes.iter().find(|(task, _)| *task == Some(at)).map(|(_, op)| op)
+    }
+
+    /// Returns the push of the base, where it is pushed.
+    pub(super) fn base(&self) -> Option<&Operation> {
+        self.pushes.iter().find(|(task, _)| task.is_none()).map(|(_, op)| op)
+    }
 }

@@ -82,7 +82,12 @@ impl Study {
         Ok(rendered.collect())
     }
 
-    fn request<'a>(
+    /// Makes the request of a task whose prompt is given those answers.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with its template.
+    pub(super) fn request<'a>(
         &self,
         task: &Task,
         answers: impl Iterator<Item = (&'a str, &'a str)>,

@@ -8,6 +8,7 @@ use super::board::{Board, Failure, Standing};
 use super::land::Landing;
 use crate::demo::OneByOne;
 use crate::output::Output;
+use crate::plan::Task;
 
 /// The summary of a run. The one-by-one comparison is in none of its figures.
 #[derive(Debug, Serialize)]
@@ -63,28 +64,61 @@ impl Summary {
     }
 }
 
-/// Prints one line for each task.
-pub(crate) fn tasks(output: &Output, board: &Board<'_>) {
-    let width = board.plan.tasks.iter().map(|task| task.id.chars().count()).max().unwrap_or(0);
-    for (_, task, standing) in board.iter() {
+/// How a task ended, as it is told.
+#[derive(Debug)]
+pub(super) struct Told<'b> {
+    pub(super) status: &'static str,
+    /// The commit on its branch.
+    pub(super) commit: Option<&'b str>,
+    pub(super) failure: Option<Failure>,
+}
+
+impl Told<'_> {
+    pub(super) fn of(standing: &Standing) -> Told<'_> {
         let (status, commit, failure) = match standing {
-            Standing::Landed { commit } => ("succeeded", Some(commit), None),
+            Standing::Landed { commit } => ("succeeded", Some(commit.as_str()), None),
             Standing::Answered { .. } => ("succeeded", None, None),
             Standing::Waiting => ("planned", None, None),
-            Standing::Failed(failure) => ("failed", failure.commit.as_ref(), Some(failure.clone())),
-            Standing::Held(failure) => ("pending", failure.commit.as_ref(), Some(failure.clone())),
+            Standing::Failed(failure) => {
+                ("failed", failure.commit.as_deref(), Some(failure.clone()))
+            }
+            Standing::Held(failure) => {
+                ("pending", failure.commit.as_deref(), Some(failure.clone()))
+            }
             Standing::Skipped { because } => {
                 let why = format!("it needs \"{because}\", which failed");
                 ("skipped", None, Some(Failure::new("skipped", why)))
             }
         };
+        Told { status, commit, failure }
+    }
+
+    /// Returns why it did not succeed, in a line for people.
+    pub(super) fn why(&self, task: &Task) -> Option<String> {
+        let Failure { kind, message, .. } = self.failure.as_ref()?;
+        let expected = if task.expect_failure { " (as expected)" } else { "" };
+        Some(format!("{kind}{expected}: {message}"))
+    }
+}
+
+/// Returns the beginning of a commit's name, enough for people.
+pub(super) fn short(commit: &str) -> &str {
+    commit.get(..10).unwrap_or(commit)
+}
+
+/// Prints one line for each task.
+pub(crate) fn tasks(output: &Output, board: &Board<'_>) {
+    let width = board.plan.tasks.iter().map(|task| task.id.chars().count()).max().unwrap_or(0);
+    for (_, task, standing) in board.iter() {
+        let told = Told::of(standing);
+        let status = told.status;
         if output.json {
             let mut line = json!({ "id": task.id, "kind": task.kind, "status": status });
-            if let Some(commit) = commit {
+            if let Some(commit) = told.commit {
                 line["branch"] = json!(task.branch());
                 line["commit"] = json!(commit);
             }
-            if let Some(Failure { kind, message, .. }) = failure {
+            if let Some(Failure { kind, message, .. }) = told.failure {
                 line["error"] = json!({ "kind": kind, "message": message });
             }
             if task.expect_failure {
@@ -93,16 +127,49 @@ pub(crate) fn tasks(output: &Output, board: &Board<'_>) {
             output.object(&line);
             continue;
         }
-        let expected = if task.expect_failure { " (as expected)" } else { "" };
-        let commit = commit.map(|commit| commit.get(..10).unwrap_or(commit).to_owned());
-        let what = match (failure, commit) {
-            (None, commit) => commit.unwrap_or_default(),
-            (Some(Failure { kind, message, .. }), None) => format!("{kind}{expected}: {message}"),
-            (Some(Failure { kind, message, .. }), Some(commit)) => {
-                format!("{kind}{expected}: {message} ({commit} on {})", task.branch())
-            }
+        let what = match (told.why(task), told.commit.map(short)) {
+            (None, commit) => commit.unwrap_or_default().to_owned(),
+            (Some(why), None) => why,
+            (Some(why), Some(commit)) => format!("{why} ({commit} on {})", task.branch()),
         };
         output.human(format!("{status:<9}  {:<width$}  {:<11}  {what}", task.id, task.kind));
+    }
+}
+
+/// A figure of a run: its name, its value, and what more there is to say.
+pub(super) type Figure = (&'static str, String, String);
+
+impl Summary {
+    /// Returns the figures as people read them.
+    pub(super) fn figures(&self) -> [Figure; 7] {
+        let cost = self.cost.map_or_else(|| "-".to_owned(), |cost| format!("{cost:.4} USD"));
+        let mut ends = format!("{} succeeded, {} failed", self.succeeded, self.failed);
+        if self.pending > 0 {
+            ends = format!("{ends}, {} pending", self.pending);
+        }
+        let calls_saved = format!("{} calls saved", self.calls_saved);
+        let trips_saved = format!("{} round trips saved", self.round_trips_saved);
+        let tokens = self.input_tokens + self.output_tokens;
+        let parts = format!("{} in, {} out", self.input_tokens, self.output_tokens);
+        [
+            ("tasks", self.tasks.to_string(), ends),
+            ("submissions", self.submissions.to_string(), calls_saved),
+            ("HTTP calls", self.http_calls.to_string(), String::new()),
+            ("pushes", self.pushes.to_string(), trips_saved),
+            ("tokens", tokens.to_string(), parts),
+            ("cost", cost, String::new()),
+            ("time", format!("{:.2} s", self.seconds), String::new()),
+        ]
+    }
+
+    /// Returns the comparison, where it was made.
+    pub(super) fn compared(&self, one_by_one: &OneByOne) -> Figure {
+        let times = one_by_one.seconds / self.seconds.max(f64::EPSILON);
+        let OneByOne { submissions, pushes, .. } = one_by_one;
+        let more = format!(
+            "{submissions} submissions and {pushes} pushes, really run: {times:.1} times as long"
+        );
+        ("one by one", format!("{:.2} s", one_by_one.seconds), more)
     }
 }
 
@@ -120,51 +187,13 @@ pub(crate) fn savings(
         output.object(&json!({ "summary": summary }));
         return;
     }
-    let cost = summary.cost.map_or_else(|| "-".to_owned(), |cost| format!("{cost:.4} USD"));
-    let rows = [
-        (
-            "tasks",
-            summary.tasks.to_string(),
-            match summary.pending {
-                0 => format!("{} succeeded, {} failed", summary.succeeded, summary.failed),
-                pending => format!(
-                    "{} succeeded, {} failed, {pending} pending",
-                    summary.succeeded, summary.failed
-                ),
-            },
-        ),
-        (
-            "submissions",
-            summary.submissions.to_string(),
-            format!("{} calls saved", summary.calls_saved),
-        ),
-        ("HTTP calls", summary.http_calls.to_string(), String::new()),
-        (
-            "pushes",
-            summary.pushes.to_string(),
-            format!("{} round trips saved", summary.round_trips_saved),
-        ),
-        (
-            "tokens",
-            (summary.input_tokens + summary.output_tokens).to_string(),
-            format!("{} in, {} out", summary.input_tokens, summary.output_tokens),
-        ),
-        ("cost", cost, String::new()),
-        ("time", format!("{:.2} s", summary.seconds), String::new()),
-    ];
     output.human("");
-    for (name, value, more) in rows {
+    let compared = match one_by_one {
+        Some(compared) => Some(summary.compared(compared)),
+        None if has_demo => None,
+        None => Some(("one by one", "-".to_owned(), String::new())),
+    };
+    for (name, value, more) in summary.figures().into_iter().chain(compared) {
         output.human(format!("{name:<12} {value:>10}  {more}").trim_end());
-    }
-    match one_by_one {
-        Some(compared) => output.human(format!(
-            "one by one   {:>8.2} s  {} submissions and {} pushes, really run: {:.1} times as long",
-            compared.seconds,
-            compared.submissions,
-            compared.pushes,
-            compared.seconds / summary.seconds.max(f64::EPSILON),
-        )),
-        None if has_demo => {}
-        None => output.human(format!("{:<12} {:>10}", "one by one", "-")),
     }
 }

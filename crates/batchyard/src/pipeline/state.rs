@@ -7,6 +7,7 @@
 //! results.jsonl  what came back
 //! landing        what the landing is called, and where it is; written when its branches are where
 //!                they begin
+//! made           the commits that the landing has made, with their branches
 //! llm/           what is known of the provider's batches
 //! over           run.json, once the run is over and the rest is being removed
 //! ```
@@ -14,12 +15,14 @@
 //! A run that is over removes all of it, so that the next run of the plan begins anew. What is left
 //! where that was cut off is known by `over` and belongs to nobody.
 
+use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use git_batch::ObjectId;
 use llm_batch::Request;
 use serde::{Deserialize, Serialize};
 
@@ -76,7 +79,9 @@ const FORMAT: &str = "batchyard run";
 const HEADER: &str = "run.json";
 const OVER: &str = "over";
 const LANDING: &str = "landing";
+const MADE: &str = "made";
 const LLM: &str = "llm";
+const RESULTS: &str = "results.jsonl";
 
 impl RunState {
     /// Opens the folder of an unfinished run, or begins a new one.
@@ -132,8 +137,18 @@ impl RunState {
         let unreadable =
             |error: serde_json::Error| foreign(&format!("cannot be read: {HEADER}: {error}"));
         let layout: Layout = serde_json::from_str(&text).map_err(unreadable)?;
-        if layout.format != FORMAT || layout.version != VERSION {
-            return Err(foreign("was written by another version"));
+        if layout.format != FORMAT {
+            return Err(foreign(&format!("is no state of a run: {HEADER} says so")));
+        }
+        if layout.version != VERSION {
+            return Err(foreign(&format!(
+                "has the layout {}, and this program knows {VERSION} only",
+                layout.version
+            ))
+            .help(
+                "end that run with the version of batchyard that began it, or remove the folder to \
+                 give its answers up",
+            ));
         }
         let header: Header = serde_json::from_str(&text).map_err(unreadable)?;
         if header.started.asks != started.asks {
@@ -179,13 +194,7 @@ impl RunState {
     }
 
     pub(crate) fn results(&self) -> PathBuf {
-        self.folder.join("results.jsonl")
-    }
-
-    /// Says whether a run whose state is in `folder` has begun to land. What is wrong with it is said when it
-    /// is opened.
-    pub(crate) fn has_begun_to_land(folder: &Path) -> bool {
-        folder.join(LANDING).exists()
+        self.folder.join(RESULTS)
     }
 
     /// Returns what the landing of the run is called, and where it is, if it has begun.
@@ -204,8 +213,35 @@ impl RunState {
     pub(crate) fn begin_landing(&self, place: &str) -> io::Result<String> {
         let number = |salt: u32| RandomState::new().hash_one((salt, std::process::id()));
         let name = format!("run/{:016x}{:016x}", number(0), number(1));
+        self.write(MADE, b"")?;
         self.write(LANDING, format!("{name}\n{place}").as_bytes())?;
         Ok(name)
+    }
+
+    /// Returns the commits that the landing has made, by their branches; `None` where it was begun by a
+    /// version that did not note them.
+    pub(crate) fn made(&self) -> io::Result<Option<BTreeMap<String, ObjectId>>> {
+        let text = match fs::read_to_string(self.folder.join(MADE)) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let read = |line: &str| {
+            let (id, branch) = line.split_once(' ')?;
+            Some((branch.to_owned(), ObjectId::from_hex(id.as_bytes()).ok()?))
+        };
+        let made: Option<BTreeMap<_, _>> = text.lines().map(read).collect();
+        made.map(Some).ok_or_else(|| io::Error::other(format!("{MADE} is damaged")))
+    }
+
+    /// Notes commits that the landing has made; durable.
+    pub(crate) fn note_made(&self, made: &[(String, ObjectId)]) -> io::Result<()> {
+        let known = self.made()?.unwrap_or_default();
+        let all: BTreeMap<String, ObjectId> =
+            known.into_iter().chain(made.iter().cloned()).collect();
+        let lines: Vec<String> =
+            all.iter().map(|(branch, id)| format!("{id} {branch}\n")).collect();
+        self.write(MADE, lines.concat().as_bytes())
     }
 
     pub(crate) fn llm(&self) -> PathBuf {
@@ -278,7 +314,7 @@ fn is_ours(name: &str) -> bool {
     let name = name.strip_suffix(".new").unwrap_or(name);
     let number = name.strip_prefix("wave-").and_then(|rest| rest.strip_suffix(".jsonl"));
     let is_wave = number.is_some_and(|number| number.parse::<usize>().is_ok());
-    is_wave || [lock::FILE, HEADER, OVER, "results.jsonl", LANDING, LLM].contains(&name)
+    is_wave || [lock::FILE, HEADER, OVER, RESULTS, LANDING, MADE, LLM].contains(&name)
 }
 
 fn wave_file(wave: usize) -> String {

@@ -37,6 +37,7 @@ pub(super) fn load(path: &Path) -> Result<Plan, Stop> {
         ("answers", file.answers.as_ref()),
         ("repo", file.repo.as_ref()),
         ("state", file.state.as_ref()),
+        ("prices", file.prices.as_ref()),
     ] {
         source.refuse_empty(key, path)?;
     }
@@ -52,6 +53,7 @@ pub(super) fn load(path: &Path) -> Result<Plan, Stop> {
         }
         None => None,
     };
+    let max_cost = source.dollars(file.max_cost.as_ref())?;
     let allow = source.allow(file.allow.as_ref())?;
     let gate = match file.gate {
         Some(gate) if gate.run.get_ref().first().is_none_or(String::is_empty) => {
@@ -115,6 +117,8 @@ pub(super) fn load(path: &Path) -> Result<Plan, Stop> {
         lessons: source.resolve(file.lessons.get_ref()),
         answers,
         state: file.state.map(|state| source.resolve(state.get_ref())),
+        max_cost,
+        prices: file.prices.map(|prices| source.resolve(prices.get_ref())),
         land: Land { onto, push },
         gate: gate.map(|(_, gate)| gate),
         allow,
@@ -233,6 +237,16 @@ impl Source<'_> {
         let texts: Vec<&str> = globs.iter().map(|glob| glob.get_ref().as_str()).collect();
         Allow::new(&texts)
             .map_err(|(at, why)| self.fault(globs[at].span(), &format!("\"allow\": {why}")))
+    }
+
+    fn dollars(&self, amount: Option<&Spanned<f64>>) -> Result<Option<f64>, Stop> {
+        let Some(amount) = amount else { return Ok(None) };
+        let dollars = *amount.get_ref();
+        if dollars.is_finite() && dollars >= 0.0 {
+            return Ok(Some(dollars));
+        }
+        let what = "\"max_cost\": expected dollars, such as 2.50";
+        Err(self.fault(amount.span(), what))
     }
 
     fn refuse_empty(&self, key: &str, value: Option<&Spanned<String>>) -> Result<(), Stop> {

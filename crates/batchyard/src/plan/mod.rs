@@ -27,6 +27,10 @@ pub(crate) struct Plan {
     pub(crate) answers: Option<PathBuf>,
     /// Where an unfinished run keeps its state; `None` = beside the plan, or in the demo's folder.
     pub(crate) state: Option<PathBuf>,
+    /// What a run must cost at most, in dollars.
+    pub(crate) max_cost: Option<f64>,
+    /// Table of prices; `None` = the one that is built in.
+    pub(crate) prices: Option<PathBuf>,
     pub(crate) land: Land,
     /// What must succeed on the merged tree before the push.
     pub(crate) gate: Option<Gate>,

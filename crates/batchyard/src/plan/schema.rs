@@ -25,6 +25,10 @@ pub(super) struct PlanFile {
     pub(super) answers: Option<Spanned<String>>,
     /// Folder of an unfinished run, by default `<plan file>.state`.
     pub(super) state: Option<Spanned<String>>,
+    /// What a run must cost at most, in dollars; `--max-cost` overrides it.
+    pub(super) max_cost: Option<Spanned<f64>>,
+    /// Table of prices, by default the one that is built in.
+    pub(super) prices: Option<Spanned<String>>,
     /// Where commits go.
     #[serde(default)]
     pub(super) land: LandTable,

@@ -1,0 +1,167 @@
+//! What became of each task, by what became of its operations.
+
+use git_batch::{Class, OpErrorKind, Operation, Outcome, Report};
+
+use super::apart::{Round, takes_some};
+use super::board::{Board, Failure, Standing};
+use super::ops::Operations;
+use crate::output::Output;
+use crate::wire::outcomes::OpLine;
+
+/// What a landing came to.
+pub(super) struct Ends<'a> {
+    pub(super) output: &'a Output,
+    pub(super) operations: &'a Operations,
+    /// What became of the commits.
+    pub(super) made: Report,
+    pub(super) rounds: Vec<Round>,
+}
+
+impl Ends<'_> {
+    /// Returns the last round that a task was part of.
+    fn round(&self, at: usize) -> Option<&Round> {
+        self.rounds.iter().rev().find(|round| round.tasks.contains(&at))
+    }
+
+    /// Returns how many branches the remote has now.
+    pub(super) fn pushed(&self) -> usize {
+        let is_in = |op: &Operation, round: &Round| {
+            round.report.get(&op.id).is_some_and(Outcome::is_success)
+        };
+        let is_pushed = |(task, op): &&(Option<usize>, Operation)| match task {
+            Some(at) => self.round(*at).is_some_and(|round| is_in(op, round)),
+            None => self.rounds.iter().any(|round| is_in(op, round)),
+        };
+        self.operations.pushes.iter().filter(is_pushed).count()
+    }
+
+    /// Says what holds a task, as it is told of all that are held.
+    pub(super) fn fault(&self, board: &Board<'_>, at: usize, held: &Failure) -> Failure {
+        if let Some(whole) = self.round(at).and_then(|round| round.whole.clone()) {
+            return whole;
+        }
+        let message = format!("task \"{}\": {}", board.plan.tasks[at].id, held.message);
+        Failure { message, ..held.clone() }
+    }
+
+    /// Returns where a task stands after the landing.
+    pub(super) fn standing(&self, board: &Board<'_>, at: usize) -> Standing {
+        let committed = self.operations.commit(at).and_then(|op| self.made.get(&op.id));
+        let Some(Outcome::Landed { commit, .. } | Outcome::NoChange { commit, .. }) = committed
+        else {
+            let failed = committed.and_then(|end| stopped(end, None));
+            let blank = || Standing::Held(Failure::new("not_landed", "no commit was made"));
+            return failed.unwrap_or_else(blank);
+        };
+        let commit = commit.to_string();
+        let on_branch = |standing: Standing| match standing {
+            Standing::Failed(failure) => Standing::Failed(failure.with_commit(&commit)),
+            Standing::Held(failure) => Standing::Held(failure.with_commit(&commit)),
+            other => other,
+        };
+        let Some(round) = self.round(at) else {
+            let failure = Failure::new("not_landed", "it was not tried");
+            return on_branch(Standing::Held(failure));
+        };
+        let whole = round.whole.clone().map(in_short);
+        if let Some(whole) = &whole
+            && round.blames(at)
+            && takes_some(&self.rounds, self.operations, &self.made)
+        {
+            let message = format!("with this change, and not without it, {}", whole.message);
+            return on_branch(Standing::Failed(Failure { message, ..whole.clone() }));
+        }
+        let outcome = |op: Option<&Operation>| op.and_then(|op| round.report.get(&op.id));
+        let merged = outcome(self.operations.merge(at));
+        if let Some(standing) = merged.and_then(|end| stopped(end, whole.as_ref())) {
+            return on_branch(match standing {
+                Standing::Failed(failure) => Standing::Failed(self.told(failure)),
+                Standing::Held(failure) => Standing::Held(in_short(failure)),
+                other => other,
+            });
+        }
+        if let (Some(whole), Some(_)) = (&whole, merged) {
+            return on_branch(Standing::Held(whole.clone()));
+        }
+        let pushed = outcome(self.operations.push(at));
+        let named = |failure: Failure| {
+            let message = format!("{}: {}", board.plan.tasks[at].branch(), failure.message);
+            Failure { message, ..failure }
+        };
+        match pushed.and_then(|end| stopped(end, whole.as_ref())) {
+            Some(Standing::Failed(failure) | Standing::Held(failure)) if merged.is_some() => {
+                // Its change is where the plan wants it.
+                self.output.note(format!("note: not pushed: {}", named(failure).message));
+                Standing::Landed { commit }
+            }
+            Some(Standing::Failed(failure)) => on_branch(Standing::Failed(named(failure))),
+            Some(Standing::Held(failure)) => on_branch(Standing::Held(named(failure))),
+            _ => Standing::Landed { commit },
+        }
+    }
+
+    /// Tells the user what a gate has printed and keeps it out of the failure, which becomes a lesson.
+    fn told(&self, failure: Failure) -> Failure {
+        if failure.kind == OpErrorKind::Gate.as_str() {
+            self.output.note(&failure.message);
+        }
+        in_short(failure)
+    }
+}
+
+/// Where an operation leaves its task that did not succeed. `whole` is what keeps all of them from landing.
+fn stopped(outcome: &Outcome, whole: Option<&Failure>) -> Option<Standing> {
+    let failure = failure(outcome)?;
+    let is_own = match outcome {
+        Outcome::Conflict { .. } => true,
+        // Where the gate fails by itself, it has named nobody.
+        Outcome::Failed(error) if error.kind == OpErrorKind::Gate => {
+            whole.is_none_or(|whole| whole.kind != OpErrorKind::Gate.as_str())
+        }
+        Outcome::Failed(error) => is_of_task(error.kind),
+        Outcome::Rejected { class, .. } => whole.is_none() && *class != Class::Transient,
+        _ => false,
+    };
+    Some(if is_own { Standing::Failed(failure) } else { Standing::Held(failure) })
+}
+
+/// Returns why an operation did not succeed.
+pub(super) fn failure(outcome: &Outcome) -> Option<Failure> {
+    let error = OpLine::of("", outcome).error?;
+    match outcome {
+        Outcome::Superseded => None,
+        _ => Some(Failure::new(error.kind, error.message)),
+    }
+}
+
+/// Whether an answer can be at fault for it; all else is to be put right in the repository, the settings
+/// or the remote.
+fn is_of_task(kind: OpErrorKind) -> bool {
+    use OpErrorKind as Kind;
+    match kind {
+        Kind::MissingIdentity
+        | Kind::InvalidIdentity
+        | Kind::UnknownBranch
+        | Kind::UnknownBase
+        | Kind::BaseNotAncestor
+        | Kind::CheckedOut
+        | Kind::UnrelatedHistories
+        | Kind::BranchClash
+        | Kind::BranchMoved
+        | Kind::Remote
+        | Kind::Repository => false,
+        // Also the gate: who is named by it is at fault.
+        _ => true,
+    }
+}
+
+/// Leaves out what a gate has printed.
+fn in_short(mut failure: Failure) -> Failure {
+    let end = " on the merged tree";
+    if failure.kind == OpErrorKind::Gate.as_str()
+        && let Some(at) = failure.message.find(end)
+    {
+        failure.message.truncate(at + end.len());
+    }
+    failure
+}

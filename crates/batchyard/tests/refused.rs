@@ -1,0 +1,125 @@
+//! `run` where the remote refuses the base: for what one answer holds, or whatever is in it.
+
+mod common;
+
+use common::plan::{planned, run};
+use common::server::{Creates, Server};
+use common::{Yard, make_executable};
+use serde_json::json;
+
+fn hook(yard: &Yard, name: &str, script: &str) {
+    let name = format!("remote.git/hooks/{name}");
+    make_executable(&yard.write(&name, format!("#!/bin/sh\n{script}\n")));
+}
+
+/// As a hook for each branch, and as one for the whole push: nothing with a file `bad*` comes in.
+const NOTHING_BAD: [(&str, &str); 2] = [
+    ("update", "! git ls-tree --name-only $3 | grep -q ^bad"),
+    (
+        "pre-receive",
+        "while read _ new _; do git ls-tree --name-only $new; done | grep ^bad && exit 1\nexit 0",
+    ),
+];
+
+#[test]
+fn an_answer_that_the_remote_refuses_fails_alone() {
+    for push in ["both", "base"] {
+        for (name, script) in NOTHING_BAD {
+            let tasks =
+                [("one", "a.txt"), ("two", "bad.txt"), ("three", "c.txt"), ("four", "d.txt")];
+            let yard = planned(&format!("[land]\npush = \"{push}\""), &tasks);
+            hook(&yard, name, script);
+            let server = Server::start(Creates::Work);
+            let ran = run(&yard, &server).code(1);
+            let two = ran.line("two");
+            let commit = yard.git("repo", &["rev-parse", "batchyard/two"]);
+            assert_eq!((&two["status"], &two["commit"]), (&json!("failed"), &json!(commit)));
+            assert_eq!(two["error"]["kind"], "rejected");
+            assert!(two["error"]["message"].to_string().contains("declined"), "{two}");
+            let summary = ran.summary();
+            assert_eq!((&summary["succeeded"], &summary["failed"]), (&json!(3), &json!(1)));
+            assert_eq!(summary["pending"], 0);
+            let tree = yard.git("remote.git", &["ls-tree", "--name-only", "main"]);
+            assert_eq!(tree.replace('\n', " "), "README.md a.txt c.txt d.txt", "{push} {name}");
+            let branches = yard.git("remote.git", &["for-each-ref", "refs/heads/batchyard"]);
+            assert_eq!(branches.lines().count(), if push == "both" { 3 } else { 0 });
+            assert_eq!(server.creates().len(), 1);
+            assert!(!yard.path("plan/plan.toml.state").exists(), "it is over");
+            let lessons = yard.read("plan/lessons.jsonl");
+            assert!(lessons.contains("\"failure_type\":\"rejected\""), "{lessons}");
+            assert_eq!(lessons.lines().count(), 1);
+        }
+    }
+}
+
+#[test]
+fn several_answers_that_the_remote_refuses_fail_alone() {
+    let tasks: Vec<(String, String)> = (0..8)
+        .map(|n| {
+            (
+                n.to_string(),
+                if [1, 2, 7].contains(&n) { format!("bad{n}") } else { format!("f{n}") },
+            )
+        })
+        .collect();
+    let tasks: Vec<(&str, &str)> =
+        tasks.iter().map(|(id, path)| (id.as_str(), path.as_str())).collect();
+    for push in ["both", "base"] {
+        let yard = planned(&format!("[land]\npush = \"{push}\""), &tasks);
+        hook(&yard, NOTHING_BAD[0].0, NOTHING_BAD[0].1);
+        let ran = run(&yard, &Server::start(Creates::Work)).code(1);
+        let summary = ran.summary();
+        assert_eq!((&summary["succeeded"], &summary["failed"]), (&json!(5), &json!(3)), "{ran:?}");
+        let tree = yard.git("remote.git", &["ls-tree", "--name-only", "main"]);
+        assert_eq!(tree.replace('\n', " "), "README.md f0 f3 f4 f5 f6");
+    }
+}
+
+/// What clashed with it alone lands then.
+#[test]
+fn what_clashed_with_a_refused_answer_lands() {
+    let yard = planned("[land]\npush = \"base\"", &[("one", "+same"), ("two", "+same")]);
+    let is_first = "! git cat-file -p $3:same 2>/dev/null | grep -q 'Task one'";
+    hook(&yard, "update", is_first);
+    let ran = run(&yard, &Server::start(Creates::Work)).code(1);
+    assert_eq!(ran.line("one")["error"]["kind"], "rejected");
+    assert_eq!(ran.line("two")["status"], "succeeded");
+    assert!(yard.git("remote.git", &["show", "main:same"]).contains("Task two"));
+}
+
+/// It may as well be protected, so that it is not asked for ever, and not for the price of many gates.
+#[test]
+fn a_base_that_takes_nothing_is_not_asked_often() {
+    let tasks: Vec<String> = (0..8).map(|n| n.to_string()).collect();
+    let tasks: Vec<(&str, &str)> = tasks.iter().map(|id| (id.as_str(), id.as_str())).collect();
+    for (gate, pushes) in [("", 7), ("gate.run = [\"true\"]", 3)] {
+        let yard = planned(&format!("{gate}\n[land]\npush = \"base\""), &tasks);
+        hook(&yard, "update", "test $1 != refs/heads/main");
+        let server = Server::start(Creates::Work);
+        for _ in 0..2 {
+            let summary = run(&yard, &server).code(3).summary();
+            assert_eq!((&summary["pending"], &summary["pushes"]), (&json!(8), &json!(pushes)));
+        }
+        std::fs::remove_file(yard.path("remote.git/hooks/update")).expect("it is there");
+        let summary = run(&yard, &server).code(0).summary();
+        assert_eq!((&summary["succeeded"], &summary["pushes"]), (&json!(8), &json!(1)));
+        assert_eq!(server.creates().len(), 1);
+    }
+}
+
+/// What can be done about it depends on what is pushed.
+#[test]
+fn what_is_held_says_what_to_do() {
+    for (push, texts) in [
+        ("both", ["push = \"branches\"", "for what the answers hold", "plan.toml.state"]),
+        ("branches", ["put it right", "for what the answers hold", "plan.toml.state"]),
+    ] {
+        let yard = planned(&format!("[land]\npush = \"{push}\""), &[("one", "bad")]);
+        hook(&yard, NOTHING_BAD[1].0, NOTHING_BAD[1].1);
+        let ran = run(&yard, &Server::start(Creates::Work)).code(3);
+        for text in texts {
+            assert!(ran.stderr.contains(text), "{text}: {ran:?}");
+        }
+        assert_eq!(ran.line("one")["status"], "pending");
+    }
+}

@@ -1,0 +1,208 @@
+//! `run` that goes on in a repository where things have changed meanwhile.
+
+mod common;
+
+use common::plan::{another_plan, command, planned, run, task};
+use common::server::{Creates, Server};
+use common::{Ran, Yard, finish, make_executable};
+
+/// Keeps the base from being pushed until the file is removed.
+fn protect(yard: &Yard) -> std::path::PathBuf {
+    let hook = yard.write("remote.git/hooks/update", "#!/bin/sh\ntest $1 != refs/heads/main\n");
+    make_executable(&hook);
+    hook
+}
+
+fn unprotect(hook: &std::path::Path) {
+    std::fs::remove_file(hook).expect("it is there");
+}
+
+/// A second plan for the same repository, with a task of the same name.
+fn run_other(yard: &Yard, server: &Server, more: &str, path: &str) -> Ran {
+    let head = format!(
+        "provider = \"anthropic\"\nbase_url = \"{}\"\nrepo = \"../repo\"\nprompts = \"../plan/prompts\"\n\
+         lessons = \"lessons.jsonl\"\n{more}\n",
+        server.url
+    );
+    yard.write("other/plan.toml", head + &task("one", path, ""));
+    let mut program = yard.program();
+    program.env("ANTHROPIC_API_KEY", "sk-ant-very-secret");
+    finish(program.args(["run", "other/plan.toml", "--json"]), b"")
+}
+
+fn main_of(yard: &Yard) -> String {
+    yard.git("remote.git", &["ls-tree", "--name-only", "main"]).replace('\n', " ")
+}
+
+/// Both commit to the branch of the task: each of them lands what it was answered.
+#[test]
+fn another_run_that_took_the_branch_of_a_held_task_takes_nothing_of_it() {
+    for push in ["base", "both"] {
+        let yard = planned(&format!("[land]\npush = \"{push}\""), &[("one", "a.txt")]);
+        let server = Server::start(Creates::Work);
+        let hook = protect(&yard);
+        // As if the branch could not be pushed either.
+        run(&yard, &server).code(3);
+        unprotect(&hook);
+        if push == "both" {
+            yard.git("remote.git", &["branch", "--quiet", "-D", "batchyard/one"]);
+        }
+        run_other(&yard, &server, "[land]\npush = \"base\"", "b.txt").code(0);
+        assert_eq!(main_of(&yard), "README.md b.txt");
+        let ran = run(&yard, &server).code(0);
+        assert_eq!(ran.line("one")["status"], "succeeded");
+        assert_eq!(main_of(&yard), "README.md a.txt b.txt");
+        assert_eq!(server.creates().len(), 2);
+    }
+}
+
+/// The run has not committed yet, and what is on the branch is not its own.
+#[test]
+fn what_another_run_left_is_no_part_of_a_landing_that_goes_on() {
+    let yard = planned("", &[("one", "a.txt")]);
+    let server = Server::start(Creates::Work);
+    let identity = [("user.name", "Tester"), ("user.email", "tester@example.invalid")];
+    for (key, _) in identity {
+        yard.git("repo", &["config", "--unset", key]);
+    }
+    yard.git("repo", &["config", "user.useConfigOnly", "true"]);
+    run(&yard, &server).code(3);
+    for (key, value) in identity {
+        yard.git("repo", &["config", key, value]);
+    }
+    let gate = "[gate]\nrun = [\"sh\", \"-c\", \"! test -e bad.txt\"]";
+    run_other(&yard, &server, gate, "bad.txt").code(1);
+    run(&yard, &server).code(0);
+    assert_eq!(main_of(&yard), "README.md a.txt");
+    assert_eq!(server.creates().len(), 2);
+}
+
+#[test]
+fn a_branch_of_a_held_task_that_somebody_deleted_is_made_again() {
+    let yard = planned("", &[("one", "a.txt"), ("two", "b.txt")]);
+    let server = Server::start(Creates::Work);
+    let hook = protect(&yard);
+    run(&yard, &server).code(3);
+    unprotect(&hook);
+    yard.git("repo", &["branch", "--quiet", "-D", "batchyard/one"]);
+    run(&yard, &server).code(0);
+    assert_eq!(main_of(&yard), "README.md a.txt b.txt");
+    assert_eq!(server.creates().len(), 1);
+}
+
+/// What somebody has put right there lands as it is.
+#[test]
+fn what_somebody_has_committed_to_a_held_branch_lands() {
+    let yard = planned("", &[("one", "a.txt")]);
+    let server = Server::start(Creates::Work);
+    let hook = protect(&yard);
+    run(&yard, &server).code(3);
+    unprotect(&hook);
+    yard.git("repo", &["switch", "--quiet", "batchyard/one"]);
+    yard.write("repo/a.txt", "put right\n");
+    yard.git("repo", &["commit", "--quiet", "--all", "--message", "Put it right"]);
+    yard.git("repo", &["switch", "--quiet", "main"]);
+    run(&yard, &server).code(0);
+    assert_eq!(yard.git("remote.git", &["show", "main:a.txt"]), "put right");
+}
+
+/// A folder that was moved, and a new clone in place of it.
+#[test]
+fn a_held_run_goes_on_where_the_project_is_now() {
+    for is_clone in [false, true] {
+        let yard = planned("", &[("one", "a.txt"), ("two", "b.txt")]);
+        let server = Server::start(Creates::Work);
+        let hook = protect(&yard);
+        run(&yard, &server).code(3);
+        unprotect(&hook);
+        if is_clone {
+            yard.git(".", &["clone", "--quiet", "remote.git", "moved"]);
+            for (key, value) in [("user.name", "T"), ("user.email", "t@example.invalid")] {
+                yard.git("moved", &["config", key, value]);
+            }
+        }
+        let plan = yard.read("plan/plan.toml").replace("\"../repo\"", "\"../moved\"");
+        yard.write("plan/plan.toml", plan);
+        if is_clone {
+            // As long as the other one is there, its commits are.
+            let ran = run(&yard, &server).code(3);
+            assert!(ran.stderr.contains("begun to land on main at remote origin of"), "{ran:?}");
+            std::fs::remove_dir_all(yard.path("repo")).expect("it is there");
+        } else {
+            std::fs::rename(yard.path("repo"), yard.path("moved")).expect("it is there");
+        }
+        run(&yard, &server).code(0);
+        assert_eq!(main_of(&yard), "README.md a.txt b.txt");
+        let commits = ["rev-list", "--count", "--no-merges", "main"];
+        assert_eq!(yard.git("remote.git", &commits), "3");
+        assert_eq!(server.creates().len(), 1);
+    }
+}
+
+#[test]
+fn a_state_of_another_layout_says_who_can_end_it() {
+    let yard = planned("", &[("one", "a.txt")]);
+    let server = Server::start(Creates::Work);
+    protect(&yard);
+    run(&yard, &server).code(3);
+    let header = "plan/plan.toml.state/run.json";
+    let text = yard.read(header);
+    assert!(text.contains("\"version\": 2"), "{text}");
+    yard.write(header, text.replace("\"version\": 2", "\"version\": 1"));
+    run(&yard, &server).refused(&["layout 1", "version of batchyard that began it", "remove"]);
+    yard.write(header, text.replace("batchyard run", "something"));
+    run(&yard, &server).refused(&["no state of a run"]);
+}
+
+/// It was paid for, so it is no refusal, and nothing of it is paid again.
+#[test]
+fn results_of_a_state_that_are_damaged_leave_the_run_unfinished() {
+    let yard = planned("", &[("one", "a.txt"), ("two", "b.txt")]);
+    let server = Server::start(Creates::Work);
+    let hook = protect(&yard);
+    run(&yard, &server).code(3);
+    unprotect(&hook);
+    let results = "plan/plan.toml.state/results.jsonl";
+    let whole = yard.read(results);
+    for (damaged, text) in [
+        (format!("{whole}no result\n"), "results.jsonl:3"),
+        (format!("{whole}no result"), "the end of"),
+    ] {
+        yard.write(results, &damaged);
+        let ran = run(&yard, &server).code(3);
+        assert!(
+            ran.stderr.contains(text) && ran.stderr.contains("nothing is paid twice"),
+            "{ran:?}"
+        );
+        assert!(!ran.stderr.contains("--out"), "{ran:?}");
+        assert_eq!(yard.read(results), damaged);
+    }
+    // What a power cut may leave of the last line.
+    let (first, second) = whole.split_once('\n').expect("two lines");
+    yard.write(results, format!("{first}\n{}\0\0\0\0", &second[..20]));
+    let another = protect(&yard);
+    run(&yard, &server).code(3);
+    assert_eq!(yard.read(results).lines().count(), 2);
+    yard.write(results, format!("{whole}\0\0\0\0"));
+    run(&yard, &server).code(3);
+    assert_eq!(yard.read(results), whole);
+    unprotect(&another);
+    std::fs::remove_file(yard.path(results)).expect("it is there");
+    run(&yard, &server).code(0);
+    assert_eq!((server.creates().len(), main_of(&yard).as_str()), (1, "README.md a.txt b.txt"));
+}
+
+/// Nothing leaves the machine, so what the remote has is not in the way.
+#[test]
+fn recorded_answers_do_not_mind_what_the_remote_has() {
+    let yard = planned("answers = \"answers\"\nprovider = \"offline\"", &[("one", "a.txt")]);
+    yard.write("plan/answers/one.md", r#"{"files":[{"path":"a.txt","content":"x"}]}"#);
+    yard.git("remote.git", &["branch", "--quiet", "batchyard", "main"]);
+    yard.run(["run", "plan/plan.toml", "--dry-run"]).code(0);
+    yard.run(["run", "plan/plan.toml"]).code(0);
+    assert_eq!(yard.git("repo", &["show", "batchyard/one:a.txt"]), "x");
+    another_plan(&yard, &[]);
+    let server = Server::start(Creates::Work);
+    finish(&mut command(&yard, &server), b"").refused(&["the remote has a branch \"batchyard\""]);
+    assert!(server.seen().is_empty());
+}

@@ -78,6 +78,11 @@ impl Stop {
         self
     }
 
+    /// Says that the answers of a run are kept, whatever stopped it.
+    pub(crate) fn kept(self) -> Stop {
+        self.help("the answers are kept; run again to go on, nothing is paid twice")
+    }
+
     /// Says what to do.
     pub(crate) fn help(mut self, help: impl fmt::Display) -> Stop {
         self.help = Some(help.to_string());

@@ -76,16 +76,38 @@ impl Repository {
     }
 
     /// Keeps other runs from landing in the repository; one that does so is not waited for.
+    ///
+    /// # Errors
+    ///
+    /// Status 3, as the answers are there by then.
     pub(crate) fn hold(&self) -> Result<FolderLock, Stop> {
         let private = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.held);
-        private.map_err(|error| {
-            Stop::unfinished(format_args!("cannot write to {}: {error}", self.held.display()))
-        })?;
-        // The answers are there by now, so nothing about it is a refusal.
-        FolderLock::take(&self.held).map_err(|mut stop| {
-            stop.exit = Exit::Unfinished;
-            stop
+        let cannot = |error| format!("cannot write to {}: {error}", self.held.display());
+        private.map_err(|error| Stop::unfinished(cannot(error)).kept())?;
+        FolderLock::take(&self.held).map_err(|stop| match stop.exit {
+            // Another run, which says when to run again.
+            Exit::Unfinished => stop,
+            _ => stop.once_begun().kept(),
         })
+    }
+
+    /// Checks that commits and branches can be written, before anything is paid that needs them. Nothing is
+    /// left behind.
+    ///
+    /// # Errors
+    ///
+    /// The folder that cannot be written to.
+    pub(crate) fn check_writable(&self) -> Result<(), Stop> {
+        let common = self.held.ancestors().nth(2).unwrap_or(&self.held);
+        let state = self.held.ancestors().find(|folder| folder.exists());
+        for folder in [state, Some(&common.join("objects")), Some(&common.join("refs"))] {
+            let Some(folder) = folder else { continue };
+            tempfile::tempfile_in(folder).map_err(|error| {
+                Stop::refused(format_args!("cannot write to {}: {error}", folder.display()))
+                    .help("make the repository writable; nothing was asked and nothing is paid")
+            })?;
+        }
+        Ok(())
     }
 
     /// Asks the remote what it has.

@@ -201,6 +201,7 @@ fn without_git_nothing_is_begun() {
     command.env("PATH", yard.path("home")).env("CARGO_TARGET_DIR", "built");
     finish(command.args(["run", "project/examples/fleet/fleet.toml"]), b"")
         .refused(&["cannot run git"]);
+    assert!(!yard.path("built/batchyard-demo/state").exists(), "nothing is left behind");
 }
 
 #[test]

@@ -17,7 +17,8 @@ fn a_landing_that_cannot_be_locked_leaves_the_run_unfinished() {
     let in_the_way = yard.path("repo/.git/batchyard/run/lock");
     std::fs::create_dir_all(&in_the_way).expect("a folder where the lock belongs");
     let server = Server::start(Creates::Work);
-    run(&yard, &server).code(3);
+    let ran = run(&yard, &server).code(3);
+    assert!(ran.stderr.contains("the answers are kept"), "{ran:?}");
     std::fs::remove_dir(in_the_way).expect("it is there");
     run(&yard, &server).code(0);
     assert_eq!((server.creates().len(), yard.receives()), (1, 1));
@@ -314,6 +315,17 @@ fn a_gate_that_cannot_be_run_is_known_before_anything_is_paid() {
     let yard = planned("[gate]\nrun = [\"no-such-program-here\"]", &[("one", "a.txt")]);
     let server = Server::start(Creates::Work);
     run(&yard, &server).refused(&["no-such-program-here"]);
+    assert_eq!(server.seen().len(), 0);
+    assert!(!yard.path("plan/plan.toml.state").exists());
+}
+
+#[test]
+fn a_repository_that_cannot_be_written_is_known_before_anything_is_paid() {
+    let yard = planned("", &[("one", "a.txt")]);
+    // A file where a folder belongs: rights would not keep root out.
+    yard.write("repo/.git/batchyard", "");
+    let server = Server::start(Creates::Work);
+    run(&yard, &server).refused(&["cannot write to", "repo/.git/batchyard", "nothing is paid"]);
     assert_eq!(server.seen().len(), 0);
     assert!(!yard.path("plan/plan.toml.state").exists());
 }

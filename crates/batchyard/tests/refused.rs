@@ -2,7 +2,9 @@
 
 mod common;
 
-use common::plan::{planned, run};
+use std::process::Stdio;
+
+use common::plan::{command, planned, run};
 use common::server::{Creates, Server};
 use common::{Yard, make_executable};
 use serde_json::json;
@@ -23,32 +25,29 @@ const NOTHING_BAD: [(&str, &str); 2] = [
 
 #[test]
 fn an_answer_that_the_remote_refuses_fails_alone() {
-    for push in ["both", "base"] {
-        for (name, script) in NOTHING_BAD {
-            let tasks =
-                [("one", "a.txt"), ("two", "bad.txt"), ("three", "c.txt"), ("four", "d.txt")];
-            let yard = planned(&format!("[land]\npush = \"{push}\""), &tasks);
-            hook(&yard, name, script);
-            let server = Server::start(Creates::Work);
-            let ran = run(&yard, &server).code(1);
-            let two = ran.line("two");
-            let commit = yard.git("repo", &["rev-parse", "batchyard/two"]);
-            assert_eq!((&two["status"], &two["commit"]), (&json!("failed"), &json!(commit)));
-            assert_eq!(two["error"]["kind"], "rejected");
-            assert!(two["error"]["message"].to_string().contains("declined"), "{two}");
-            let summary = ran.summary();
-            assert_eq!((&summary["succeeded"], &summary["failed"]), (&json!(3), &json!(1)));
-            assert_eq!(summary["pending"], 0);
-            let tree = yard.git("remote.git", &["ls-tree", "--name-only", "main"]);
-            assert_eq!(tree.replace('\n', " "), "README.md a.txt c.txt d.txt", "{push} {name}");
-            let branches = yard.git("remote.git", &["for-each-ref", "refs/heads/batchyard"]);
-            assert_eq!(branches.lines().count(), if push == "both" { 3 } else { 0 });
-            assert_eq!(server.creates().len(), 1);
-            assert!(!yard.path("plan/plan.toml.state").exists(), "it is over");
-            let lessons = yard.read("plan/lessons.jsonl");
-            assert!(lessons.contains("\"failure_type\":\"rejected\""), "{lessons}");
-            assert_eq!(lessons.lines().count(), 1);
-        }
+    for (push, (name, script)) in ["base", "both"].into_iter().zip(NOTHING_BAD) {
+        let tasks = [("one", "a.txt"), ("two", "bad.txt"), ("three", "c.txt"), ("four", "d.txt")];
+        let yard = planned(&format!("[land]\npush = \"{push}\""), &tasks);
+        hook(&yard, name, script);
+        let server = Server::start(Creates::Work);
+        let ran = run(&yard, &server).code(1);
+        let two = ran.line("two");
+        let commit = yard.git("repo", &["rev-parse", "batchyard/two"]);
+        assert_eq!((&two["status"], &two["commit"]), (&json!("failed"), &json!(commit)));
+        assert_eq!(two["error"]["kind"], "rejected");
+        assert!(two["error"]["message"].to_string().contains("declined"), "{two}");
+        let summary = ran.summary();
+        assert_eq!((&summary["succeeded"], &summary["failed"]), (&json!(3), &json!(1)));
+        assert_eq!(summary["pending"], 0);
+        let tree = yard.git("remote.git", &["ls-tree", "--name-only", "main"]);
+        assert_eq!(tree.replace('\n', " "), "README.md a.txt c.txt d.txt", "{push} {name}");
+        let branches = yard.git("remote.git", &["for-each-ref", "refs/heads/batchyard"]);
+        assert_eq!(branches.lines().count(), if push == "both" { 3 } else { 0 });
+        assert_eq!(server.creates().len(), 1);
+        assert!(!yard.path("plan/plan.toml.state").exists(), "it is over");
+        let lessons = yard.read("plan/lessons.jsonl");
+        assert!(lessons.contains("\"failure_type\":\"rejected\""), "{lessons}");
+        assert_eq!(lessons.lines().count(), 1);
     }
 }
 
@@ -96,10 +95,8 @@ fn a_base_that_takes_nothing_is_not_asked_often() {
         let yard = planned(&format!("{gate}\n[land]\npush = \"base\""), &tasks);
         hook(&yard, "update", "test $1 != refs/heads/main");
         let server = Server::start(Creates::Work);
-        for _ in 0..2 {
-            let summary = run(&yard, &server).code(3).summary();
-            assert_eq!((&summary["pending"], &summary["pushes"]), (&json!(8), &json!(pushes)));
-        }
+        let summary = run(&yard, &server).code(3).summary();
+        assert_eq!((&summary["pending"], &summary["pushes"]), (&json!(8), &json!(pushes)));
         std::fs::remove_file(yard.path("remote.git/hooks/update")).expect("it is there");
         let summary = run(&yard, &server).code(0).summary();
         assert_eq!((&summary["succeeded"], &summary["pushes"]), (&json!(8), &json!(1)));
@@ -122,4 +119,28 @@ fn what_is_held_says_what_to_do() {
         }
         assert_eq!(ran.line("one")["status"], "pending");
     }
+}
+
+/// Killed when some have landed and the others are still being tried.
+#[test]
+fn a_search_that_was_cut_off_goes_on_and_lands_nothing_twice() {
+    let tasks = [("one", "bad.txt"), ("two", "b.txt"), ("three", "-README.md"), ("four", "d.txt")];
+    let yard = planned("[land]\npush = \"base\"", &tasks);
+    hook(&yard, NOTHING_BAD[0].0, NOTHING_BAD[0].1);
+    let end = "until test -s ../pid; do sleep 0.01; done; rm -f $0; kill -9 $(cat ../pid)";
+    hook(&yard, "post-receive", end);
+    let server = Server::start(Creates::Work);
+    let mut program = command(&yard, &server);
+    let mut child = program.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("begun");
+    yard.write("pid.new", child.id().to_string());
+    std::fs::rename(yard.path("pid.new"), yard.path("pid")).expect("it is there");
+    assert_eq!(child.wait().expect("it ends").code(), None);
+    let ran = run(&yard, &server).code(1);
+    assert_eq!(ran.line("one")["error"]["kind"], "rejected");
+    assert_eq!(ran.summary()["succeeded"], 3);
+    let tree = yard.git("remote.git", &["ls-tree", "--name-only", "main"]);
+    assert_eq!(tree.replace('\n', " "), "b.txt d.txt");
+    let commits = ["rev-list", "--count", "--no-merges", "main"];
+    assert_eq!(yard.git("remote.git", &commits), "4");
+    assert_eq!(server.creates().len(), 1);
 }

@@ -415,7 +415,7 @@ fn plans_are_checked_whole() {
     check("provider = \"offline\"", "", &["no provider is named", "--provider"]);
     check("\"offline\"", "\"ofline\"", &["plan.toml:4", "did you mean \"offline\"?"]);
     check("\"../repo\"", "\"../absent\"", &["absent does not exist"]);
-    check("repo =", "remote = \"upstream\"\nrepo =", &["upstream"]);
+    check("repo =", "remote = \"upstream\"\nrepo =", &["upstream", "origin", "git remote add"]);
     check("repo =", "allow = [\"a[\"]\nrepo =", &["plan.toml:1: \"allow\""]);
     check("repo =", "allow = []\nrepo =", &["plan.toml:1: \"allow\" is empty"]);
     for key in ["\"../repo\"", "\"prompts\"", "\"lessons.jsonl\"", "\".\""] {

@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use git_batch::{ApplyError, GitBatch, OnMoved, Settings};
+use git_batch::{ApplyError, GitBatch, OnMoved, OpenError, Settings};
 
 use crate::cli::{Session, duration, resume_command};
 use crate::exit::{Exit, Stop, chain};
@@ -138,7 +138,18 @@ pub(crate) fn run(session: &Session, options: &Options) -> Result<Exit, Stop> {
 /// Opens a repository; everything that is wrong with it is the user's to put right.
 pub(crate) fn open(repo: &std::path::Path, settings: Settings) -> Result<GitBatch, Stop> {
     existing_folder(repo, "the repository")?;
-    GitBatch::open(repo, settings).map_err(|error| Stop::refused(chain(&error)))
+    GitBatch::open(repo, settings).map_err(|error| {
+        let stop = Stop::refused(chain(&error));
+        match &error {
+            OpenError::UnknownRemote { name, known, .. } if known.is_empty() => {
+                stop.help(format_args!("make one: git remote add {name} URL"))
+            }
+            OpenError::UnknownRemote { .. } => {
+                stop.help("name another remote, or add that one with git remote add")
+            }
+            _ => stop,
+        }
+    })
 }
 
 /// Says why nothing of an input was done.

@@ -92,6 +92,7 @@ pub(crate) fn run(session: &Session, options: &Options) -> Result<Exit, Stop> {
     let Some(demo) = &plan.demo else {
         let (git, repository) = open(session, &plan, repository_of(&plan))?;
         let onto = can_land(&plan, &repository, may_push)?;
+        repository.check_writable()?;
         let folder = plan.state.clone().unwrap_or_else(|| plan.default_state());
         let state = RunState::open(&folder, started)?;
         let lessons = plan.lessons.as_path();
@@ -326,7 +327,12 @@ fn base_of(plan: &Plan, may_push: bool) -> Result<String, Stop> {
 
 /// Finds the branch to land on, and what is known beforehand to keep all answers from landing.
 fn can_land(plan: &Plan, repository: &Repository, may_push: bool) -> Result<String, Stop> {
-    let remote = repository.remote_branches().map_err(Stop::refused)?;
+    let remote = repository.remote_branches().map_err(|why| {
+        let name = &plan.remote;
+        Stop::refused(why).help(format_args!(
+            "nothing was asked and nothing is paid; git ls-remote {name} has to work in the repository"
+        ))
+    })?;
     let onto = remote.base(plan.land.onto.as_deref())?;
     let wanted: Vec<String> = plan.tasks.iter().map(Task::branch).collect();
     let pushed = (may_push && plan.land.push != Push::Base).then_some(&remote);

@@ -14,6 +14,10 @@ use crate::exit::{Stop, chain};
 /// How many landings are tried before any is taken, where each costs a run of the gate.
 const GATED_PATIENCE: usize = 3;
 
+/// Words of remotes that refuse a branch, whatever is in it.
+const OF_THE_BRANCH: [&str; 5] =
+    ["protected", "prohibited", "checked out", "permission", "locked branch"];
+
 /// What became of some tasks that were landed together.
 #[derive(Debug)]
 pub(super) struct Round {
@@ -137,12 +141,12 @@ fn is_refused(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Rejected { class: Class::Permanent, .. })
 }
 
-/// Whether the remote has refused the base, and may have done so for what a task has put into it: not where
-/// it says that the branch is protected.
+/// Whether the remote has refused the base, and may have done so for what a task has put into it.
 fn may_be_of_a_task(operations: &Operations, report: &Report) -> bool {
     let base = operations.base().and_then(|op| report.get(&op.id));
     let Some(Outcome::Rejected { class: Class::Permanent, reason }) = base else { return false };
-    !reason.contains("protected branch")
+    let reason = reason.to_ascii_lowercase();
+    !OF_THE_BRANCH.iter().any(|word| reason.contains(word))
 }
 
 fn refused_whole(operations: &Operations, report: &Report) -> Option<Failure> {
@@ -165,4 +169,32 @@ fn refused_whole(operations: &Operations, report: &Report) -> Option<Failure> {
         }
     }
     why
+}
+
+#[cfg(test)]
+mod tests {
+    use git_batch::Operation;
+
+    use super::*;
+
+    /// No server is at hand that says all of this.
+    #[test]
+    fn a_base_that_is_protected_by_name_is_not_taken_apart() {
+        let pushes = vec![(None, Operation::push("base/push", "main"))];
+        let operations = Operations { pushes, ..Operations::default() };
+        let halves = |class, reason: &str| {
+            let mut report = Report::default();
+            let outcome = Outcome::Rejected { class, reason: reason.to_owned() };
+            report.outcomes.push(("base/push".to_owned(), outcome));
+            Round::new(vec![4, 5, 6], report, &operations).halves(&operations)
+        };
+        let apart = vec![vec![4], vec![5, 6]];
+        assert_eq!(halves(Class::Permanent, "pre-receive hook declined"), apart);
+        let rules = "push declined due to repository rule violations";
+        assert_eq!(halves(Class::Permanent, rules), apart);
+        for reason in ["protected branch hook declined", "branch is currently checked out"] {
+            assert!(halves(Class::Permanent, reason).is_empty(), "{reason}");
+        }
+        assert!(halves(Class::Transient, "fetch first").is_empty());
+    }
 }

@@ -183,5 +183,5 @@ fn make_unchanged(
 
 /// Something keeps all answers from landing, and may be gone when the run is started again.
 pub(super) fn unreachable(why: String) -> Stop {
-    Stop::unfinished(why).help("the answers are kept; run again to go on, nothing is paid twice")
+    Stop::unfinished(why).kept()
 }

@@ -92,6 +92,7 @@ impl RunState {
     pub(crate) fn open(folder: &Path, started: Started) -> Result<RunState, Stop> {
         let cannot = |error: io::Error| {
             Stop::refused(format_args!("cannot use the state {}: {error}", folder.display()))
+                .help("name a folder that can be written to with `state` in the plan")
         };
         DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(cannot)?;
         let stray = names(folder).map_err(cannot)?.into_iter().find(|name| !is_ours(name));

@@ -1,15 +1,13 @@
 //! How many requests are asked alone at a time, by all passes of a batcher together.
 
-use std::collections::BTreeMap;
+mod paces;
+
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::cooldown::Cooldown;
 use crate::session::{Event, Mail};
-
-/// How many of a model may be on their way at first.
-const FIRST: usize = 4;
+use paces::{Call, Paces, Turn, Waiter};
 
 /// What all who ask alone share. Providers limit what is asked of each model.
 #[derive(Debug)]
@@ -17,45 +15,6 @@ pub(crate) struct Throttle {
     paces: Mutex<Paces>,
     max: usize,
     interval: Option<Duration>,
-}
-
-#[derive(Debug, Default)]
-struct Paces {
-    /// Requests that are on their way, and turns that are offered.
-    running: usize,
-    by_model: BTreeMap<Arc<str>, Pace>,
-    /// How many ever stood in line.
-    numbers: u64,
-}
-
-/// That of one model.
-#[derive(Debug)]
-struct Pace {
-    running: usize,
-    /// How many may be on their way: grows by one a round of answers, and halves when the provider
-    /// is busy.
-    limit: f64,
-    cooldown: Cooldown,
-    /// Passes that want to ask, in the order in which they came.
-    line: BTreeMap<u64, Waiter>,
-}
-
-/// A pass that stands in line.
-#[derive(Debug)]
-struct Waiter {
-    mail: Mail,
-    turn: Turn,
-    /// Whether it looks again by itself, when the wait that there is for all is over.
-    is_timed: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Turn {
-    /// It is at something else; others go before it meanwhile.
-    Aside,
-    Awaited,
-    /// It is its turn: one may go out.
-    Offered,
 }
 
 /// The place of a pass in line. Dropped, it is nobody's, and a turn goes to the next.
@@ -81,9 +40,6 @@ pub(crate) enum Room {
     Later(Place, Option<Instant>),
 }
 
-/// A pass that is to look whether it is its turn: its number, the model, and its mail.
-type Call = (u64, Arc<str>, Mail);
-
 impl Throttle {
     pub(crate) fn new(max: usize, interval: Option<Duration>) -> Arc<Throttle> {
         Arc::new(Throttle { paces: Mutex::default(), max, interval })
@@ -101,20 +57,11 @@ impl Throttle {
         place: Option<Place>,
         mail: &Mail,
     ) -> Room {
-        self.enter_at(Instant::now(), model, place, mail)
-    }
-
-    fn enter_at(
-        self: &Arc<Throttle>,
-        now: Instant,
-        model: &str,
-        place: Option<Place>,
-        mail: &Mail,
-    ) -> Room {
+        let now = now();
         let mut paces = self.paces();
         let place = place.unwrap_or_else(|| Place {
             throttle: Arc::clone(self),
-            model: paces.named(model, self),
+            model: paces.named(model, self.max, self.interval),
             number: paces.line_up(),
         });
         let (model, number) = (Arc::clone(&place.model), place.number);
@@ -148,10 +95,10 @@ impl Throttle {
         retry_after: Option<Duration>,
     ) -> u64 {
         let mut paces = self.paces();
-        let model = paces.named(model, self);
+        let model = paces.named(model, self.max, self.interval);
         let pace = paces.of(&model);
         let before = pace.cooldown.round();
-        let round = pace.cooldown.went_badly(Instant::now(), retry_after);
+        let round = pace.cooldown.went_badly(now(), retry_after);
         if round != before {
             pace.limit = (pace.limit / 2.0).max(1.0);
             paces.revoke(&model);
@@ -162,107 +109,24 @@ impl Throttle {
 
     /// Offers the turns that there are to those who wait, in the order in which they came.
     fn hand_out(&self, mut paces: MutexGuard<'_, Paces>) {
-        let calls = paces.offer(self.max, Instant::now());
+        let calls = paces.offer(self.max, now());
         drop(paces);
         tell(calls);
     }
+}
+
+/// Returns the time, which tests move on.
+fn now() -> Instant {
+    #[cfg(test)]
+    return tests::now();
+    #[cfg(not(test))]
+    Instant::now()
 }
 
 /// Has passes look. No lock is held meanwhile.
 fn tell(calls: Vec<Call>) {
     for (_, model, mail) in calls {
         mail.post(Event::Room(model));
-    }
-}
-
-impl Paces {
-    /// Returns the name of a model as it is kept here.
-    fn named(&mut self, model: &str, throttle: &Throttle) -> Arc<str> {
-        if let Some((name, _)) = self.by_model.get_key_value(model) {
-            return Arc::clone(name);
-        }
-        let name: Arc<str> = model.into();
-        let limit = f64::from(u32::try_from(throttle.max.min(FIRST)).unwrap_or(1));
-        let cooldown = Cooldown::new(throttle.interval);
-        let pace = Pace { running: 0, limit, cooldown, line: BTreeMap::new() };
-        self.by_model.insert(Arc::clone(&name), pace);
-        name
-    }
-
-    fn of(&mut self, model: &str) -> &mut Pace {
-        self.by_model.get_mut(model).expect("the name is from here")
-    }
-
-    /// Returns the number of one that comes to the end of the line.
-    fn line_up(&mut self) -> u64 {
-        self.numbers += 1;
-        self.numbers
-    }
-
-    fn free(&mut self, model: &str, turns: usize) {
-        self.running -= turns;
-        self.of(model).running -= turns;
-    }
-
-    /// Takes back a turn that was offered and not used.
-    fn give_back(&mut self, model: &str) {
-        self.free(model, 1);
-        self.of(model).cooldown.leave();
-    }
-
-    /// Takes back all turns that are offered for a model.
-    fn revoke(&mut self, model: &str) {
-        let line = self.of(model).line.values_mut();
-        let offered = line.filter(|waiter| waiter.turn == Turn::Offered);
-        let revoked = offered.map(|waiter| waiter.turn = Turn::Awaited).count();
-        self.free(model, revoked);
-    }
-
-    /// Offers turns as long as there are any; returns who is to look.
-    fn offer(&mut self, max: usize, now: Instant) -> Vec<Call> {
-        let mut calls = Vec::new();
-        while self.running < max {
-            let open = self.by_model.iter().filter(|(_, pace)| pace.is_open(now));
-            let first = open.filter_map(|(model, pace)| Some((pace.first()?, model))).min();
-            let Some((number, model)) = first else { break };
-            let model = Arc::clone(model);
-            self.running += 1;
-            let pace = self.of(&model);
-            pace.running += 1;
-            pace.cooldown.enter(now);
-            if let Some(waiter) = pace.line.get_mut(&number) {
-                waiter.turn = Turn::Offered;
-                calls.push((number, model, waiter.mail.clone()));
-            }
-        }
-        // When a wait for all is over nobody tells: the first in line has to know until when it is.
-        for (model, pace) in &mut self.by_model {
-            if pace.cooldown.until(now).is_some()
-                && let Some(number) = pace.first()
-                && let Some(waiter) = pace.line.get_mut(&number)
-                && !mem::replace(&mut waiter.is_timed, true)
-            {
-                calls.push((number, Arc::clone(model), waiter.mail.clone()));
-            }
-        }
-        calls
-    }
-}
-
-impl Pace {
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "the limit is between one and the maximum"
-    )]
-    fn is_open(&self, now: Instant) -> bool {
-        self.running < self.limit as usize && self.cooldown.until(now).is_none()
-    }
-
-    /// Returns the number of whoever has waited longest.
-    fn first(&self) -> Option<u64> {
-        let mut waits = self.line.iter().filter(|(_, waiter)| waiter.turn == Turn::Awaited);
-        waits.next().map(|(number, _)| *number)
     }
 }
 
@@ -319,173 +183,4 @@ impl Drop for Permit {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::mpsc::Receiver;
-
-    use super::*;
-
-    fn now(room: Room) -> Permit {
-        match room {
-            Room::Now(permit) => permit,
-            Room::Later(..) => panic!("{room:?}"),
-        }
-    }
-
-    fn later(room: Room) -> Place {
-        match room {
-            Room::Later(place, _) => place,
-            Room::Now(_) => panic!("{room:?}"),
-        }
-    }
-
-    fn is_told((_, events): &(Mail, Receiver<Event>)) -> bool {
-        matches!(events.try_recv(), Ok(Event::Room(_)))
-    }
-
-    /// Whoever came between took it, and the one that had waited longest was the last again.
-    #[test]
-    fn a_turn_that_is_given_back_is_that_of_whoever_has_waited_longest() {
-        let throttle = Throttle::new(1, None);
-        let [a, b, c] = [(); 3].map(|()| Mail::open());
-        let first = now(throttle.enter("m", None, &a.0));
-        let second = later(throttle.enter("m", None, &b.0));
-        drop(first);
-        let third = later(throttle.enter("m", None, &c.0));
-        assert!(is_told(&b) && !is_told(&c));
-        let second = now(throttle.enter("m", Some(second), &b.0));
-        drop(second);
-        assert!(is_told(&c));
-        now(throttle.enter("m", Some(third), &c.0));
-    }
-
-    /// It was told to a pass that ended just then, and to nobody else.
-    #[test]
-    fn a_turn_of_a_pass_that_ends_goes_to_the_next() {
-        let throttle = Throttle::new(1, None);
-        let [a, b, c, d] = [(); 4].map(|()| Mail::open());
-        let first = now(throttle.enter("m", None, &a.0));
-        let [b, c, last] = [&b, &c, &d].map(|(mail, _)| later(throttle.enter("m", None, mail)));
-        // One to which it is offered, and one before it was.
-        drop(c);
-        drop(first);
-        drop(b);
-        assert!(is_told(&d));
-        drop(last);
-        let paces = throttle.paces();
-        assert_eq!((paces.running, paces.by_model["m"].line.len()), (0, 0));
-    }
-
-    /// It was held by one that was at something else, which may be to wait for one of the others.
-    #[test]
-    fn whoever_is_at_something_else_keeps_its_place_and_nobody_back() {
-        let throttle = Throttle::new(1, None);
-        let [a, b, c] = [(); 3].map(|()| Mail::open());
-        let first = now(throttle.enter("m", None, &a.0));
-        let [second, third] = [&b, &c].map(|(mail, _)| later(throttle.enter("m", None, mail)));
-        drop(first);
-        assert!(is_told(&b));
-        second.step_aside();
-        assert!(is_told(&c));
-        let third = now(throttle.enter("m", Some(third), &c.0));
-        let fourth = later(throttle.enter("m", None, &a.0));
-        // It is still before those that came after it.
-        let second = later(throttle.enter("m", Some(second), &b.0));
-        drop(third);
-        assert!(is_told(&b) && !is_told(&a));
-        drop((second, fourth));
-        assert_eq!(throttle.paces().running, 0);
-    }
-
-    #[test]
-    fn a_model_that_is_busy_holds_no_other_back() {
-        let throttle = Throttle::new(8, None);
-        let mail = Mail::open();
-        let first = now(throttle.enter("busy", None, &mail.0));
-        first.went_badly(Some(Duration::from_hours(1)));
-        let busy = throttle.enter("busy", None, &mail.0);
-        assert!(matches!(busy, Room::Later(_, Some(_))));
-        let others: Vec<_> = (0..FIRST).map(|_| now(throttle.enter("m", None, &mail.0))).collect();
-        let next = throttle.enter("m", None, &mail.0);
-        assert!(matches!(next, Room::Later(_, None)));
-        drop(others);
-        assert!(is_told(&mail));
-    }
-
-    /// What was offered before a model became busy is of use to another one.
-    #[test]
-    fn a_turn_for_a_model_that_is_busy_goes_to_another_one() {
-        let throttle = Throttle::new(2, None);
-        let [a, b, c] = [(); 3].map(|()| Mail::open());
-        let [first, other] = [(); 2].map(|()| now(throttle.enter("busy", None, &a.0)));
-        let waits = later(throttle.enter("busy", None, &b.0));
-        let next = later(throttle.enter("m", None, &c.0));
-        drop(first);
-        assert!(is_told(&b) && !is_told(&c));
-        other.went_badly(None);
-        assert!(is_told(&c));
-        let waits = throttle.enter("busy", Some(waits), &b.0);
-        assert!(matches!(waits, Room::Later(_, Some(_))), "{waits:?}");
-        now(throttle.enter("m", Some(next), &c.0));
-    }
-
-    /// All others waited for the end of the trial, whatever came of it.
-    #[test]
-    fn all_may_go_once_the_first_after_a_wait_is_answered() {
-        let throttle = Throttle::new(8, Some(Duration::from_hours(1)));
-        let [a, b, c] = [(); 3].map(|()| Mail::open());
-        throttle.went_badly("m", None);
-        let then = Instant::now() + Duration::from_hours(2);
-        let trial = now(throttle.enter_at(then, "m", None, &a.0));
-        let waits = throttle.enter_at(then, "m", None, &b.0);
-        assert!(matches!(waits, Room::Later(_, Some(until)) if until > then), "{waits:?}");
-        assert!(!is_told(&b));
-        trial.went_well();
-        assert!(is_told(&b));
-        now(throttle.enter("m", Some(later(waits)), &b.0));
-        now(throttle.enter("m", None, &c.0));
-    }
-
-    /// It had no room when it came, and nobody told it when the wait that began since was over.
-    #[test]
-    fn the_first_in_line_knows_until_when_all_wait_whoever_goes() {
-        let throttle = Throttle::new(1, Some(Duration::from_hours(1)));
-        let [a, b, c, d] = [(); 4].map(|()| Mail::open());
-        let first = now(throttle.enter("m", None, &a.0));
-        let [second, third, fourth] =
-            [&b, &c, &d].map(|(mail, _)| later(throttle.enter("m", None, mail)));
-        first.went_badly(None);
-        drop(first);
-        assert!(is_told(&b) && !is_told(&c));
-        second.step_aside();
-        assert!(is_told(&c) && !is_told(&d));
-        drop(third);
-        assert!(is_told(&d));
-        let then = Instant::now() + Duration::from_hours(2);
-        let trial = now(throttle.enter_at(then, "m", Some(fourth), &d.0));
-        // It is not known what comes of the trial, and the next one waits for its end.
-        let second = throttle.enter_at(then, "m", Some(second), &b.0);
-        assert!(matches!(second, Room::Later(_, Some(_))));
-        let third = later(throttle.enter_at(then, "m", None, &c.0));
-        drop(second);
-        assert!(!is_told(&c), "it knows");
-        drop(trial);
-        let then = then + Duration::from_mins(1);
-        now(throttle.enter_at(then, "m", Some(third), &c.0));
-    }
-
-    #[test]
-    fn a_trial_that_is_not_used_is_that_of_the_next() {
-        let throttle = Throttle::new(1, Some(Duration::from_hours(1)));
-        let [a, b, c] = [(); 3].map(|()| Mail::open());
-        let on_its_way = now(throttle.enter("other", None, &a.0));
-        throttle.went_badly("m", None);
-        let [first, next] = [&b, &c].map(|(mail, _)| later(throttle.enter("m", None, mail)));
-        drop(on_its_way);
-        let then = Instant::now() + Duration::from_hours(2);
-        // Whoever comes first after the wait, it is the turn of the one that has waited longest.
-        let next = later(throttle.enter_at(then, "m", Some(next), &c.0));
-        assert!(is_told(&b) && !is_told(&c));
-        drop(first);
-        now(throttle.enter_at(then, "m", Some(next), &c.0));
-    }
-}
+mod tests;

@@ -167,6 +167,7 @@ fn a_run_may_wait_for_a_ticket_when_it_is_told_an_outcome() {
         answered.push(answer.response.get().to_owned());
     });
     assert_eq!(ended.unwrap().accounting.succeeded, 3);
+    answered.sort();
     assert_eq!(answered, ["\"after first\"", "\"after second\"", "\"after third\""]);
 }
 

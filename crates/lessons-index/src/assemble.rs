@@ -3,9 +3,10 @@
 use std::sync::OnceLock;
 
 use crate::column::{Column, Symbols};
+use crate::deaths::Deaths;
 use crate::draft::{Draft, Row, narrow};
-use crate::segment::{NOT_DEAD, Segment};
-use crate::sync::{AtomicU32, AtomicU64};
+use crate::numbers::{Numbers, Seconds};
+use crate::segment::Segment;
 use crate::table::{self, Table};
 
 /// Is a segment, the ids that the drafts removed, and how long the lines are, with their ends, that
@@ -74,13 +75,11 @@ pub(crate) fn assemble(mut drafts: Vec<Draft>) -> Assembled {
         id_ends: id_ends.into(),
         by_id,
         columns,
-        times: times.into(),
-        seconds: seconds.into(),
+        times: Numbers::of(times.iter().copied().max().unwrap_or_default(), times.into_iter()),
+        seconds: Seconds::of(&seconds),
         nanos: nanos.into(),
         votes: votes.into(),
-        dead: (0..count).map(|_| AtomicU64::new(NOT_DEAD)).collect(),
-        ended: (0..count.div_ceil(64)).map(|_| AtomicU64::new(0)).collect(),
-        dead_count: AtomicU32::new(0),
+        deaths: Deaths::none(count),
         by_frequency: OnceLock::new(),
         messages: OnceLock::new(),
         terms: OnceLock::new(),

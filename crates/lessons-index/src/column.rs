@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use crate::draft::narrow;
 use crate::hash::Hasher;
+use crate::numbers::Numbers;
 
 /// A text that more than one in so many lessons has is kept as a bit for each lesson too.
 const DENSE: usize = 64;
@@ -112,7 +113,7 @@ impl Symbols {
 pub(crate) struct Column {
     symbols: Symbols,
     /// The text of each lesson.
-    of: Box<[u32]>,
+    of: Numbers,
     /// Where the list of each text begins.
     starts: Box<[u32]>,
     /// The lists end to end, each in the order of the segment.
@@ -153,8 +154,8 @@ impl Column {
             }
         }
         Self {
+            of: Numbers::of(symbols.texts.len() as u64, of.into_iter().map(u64::from)),
             symbols,
-            of: of.into(),
             starts: starts.into(),
             lists: lists.into(),
             dense,
@@ -169,11 +170,11 @@ impl Column {
     }
 
     pub(crate) fn symbol_of(&self, doc: u32) -> u32 {
-        self.of[doc as usize]
+        u32::try_from(self.of.get(doc as usize)).expect("it was made of 32 bits")
     }
 
     pub(crate) fn text_of(&self, doc: u32) -> &str {
-        &self.symbols.texts[self.of[doc as usize] as usize]
+        &self.symbols.texts[self.symbol_of(doc) as usize]
     }
 
     /// Returns the lessons with a text, newest first.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use jiff::{SignedDuration, Timestamp};
 
+use crate::disk::{self, Folder};
 use crate::error::{OpenError, WriteError};
 use crate::fault::{Fault, FaultKind};
 use crate::intake::Lines;
@@ -53,7 +54,8 @@ impl Compaction {
     }
 
     /// Sets whether broken lines move to `<file>.quarantine`; by default they stay where they are,
-    /// and the markers of a merge conflict are an error.
+    /// and the markers of a merge conflict are an error. A last line without an end always stays,
+    /// unless it is such a marker: somebody who does not know the lock may be writing the rest.
     #[must_use]
     pub fn with_quarantine(mut self, is_on: bool) -> Self {
         self.quarantine = is_on;
@@ -203,25 +205,25 @@ impl Job<'_> {
         keep_owners(&new, metadata).map_err(failed)?;
         new.set_permissions(metadata.permissions()).map_err(failed)?;
         let end = self.copy_behind(end, &new).map_err(failed)?;
-        new.sync_all().map_err(failed)?;
-        let folder = File::open(folder_of(self.path)).map_err(failed)?;
+        disk::sync_all(&new).map_err(failed)?;
+        let folder = Folder::of(self.path).map_err(failed)?;
         if self.done.quarantined > 0 {
             // What moved aside must not be lost when the rename is not.
-            folder.sync_all().map_err(failed)?;
+            folder.sync().map_err(failed)?;
         }
-        fs::rename(fresh, self.path).map_err(failed)?;
+        disk::rename(fresh, self.path).map_err(failed)?;
         self.finish(end, &new, &folder)
             .map_err(|source| CompactError::Unsynced { path: self.path.to_owned(), source })
     }
 
     /// Does what is to be done behind the rename.
-    fn finish(&mut self, end: u64, new: &File, folder: &File) -> io::Result<()> {
+    fn finish(&mut self, end: u64, new: &File, folder: &Folder) -> io::Result<()> {
         // Those who append without the lock may have done so until the last moment.
         let copied = self.copy_behind(end, new)?;
         if copied > end {
-            new.sync_all()?;
+            disk::sync_all(new)?;
         }
-        folder.sync_all()?;
+        folder.sync()?;
         self.done.bytes_before = copied;
         self.done.bytes_after = new.metadata()?.len();
         Ok(())
@@ -255,7 +257,7 @@ impl Job<'_> {
                 out.write_all(raw.as_bytes())?;
                 out.write_all(b"\n")
             }
-            Some(Err(_)) if self.policy.quarantine => {
+            Some(Err(fault)) if self.is_moved(&line, &fault) => {
                 done.quarantined += 1;
                 Ok(())
             }
@@ -267,6 +269,12 @@ impl Job<'_> {
         })?;
         self.done = done;
         Ok(end)
+    }
+
+    /// Returns whether a broken line moves aside. A last one without an end stays, since its rest may
+    /// be on the way, unless it is a marker of a conflict.
+    fn is_moved(&self, line: &Line<'_>, fault: &Fault) -> bool {
+        self.policy.quarantine && (line.terminated || fault.kind == FaultKind::ConflictMarker)
     }
 
     /// Hands on all lines up to `len`, or to the end. Returns where it stopped.
@@ -314,14 +322,16 @@ impl Job<'_> {
             let mut out = BufWriter::with_capacity(CHUNK_BYTES, &file);
             let mut lines = Lines::new(self.options);
             self.for_each_line(metadata.len(), |line| {
-                if let Some(Err(_)) = lines.examine(line) {
+                if let Some(Err(fault)) = lines.examine(line)
+                    && self.is_moved(&line, &fault)
+                {
                     copy_range(&self.old, line.offset, line.len, &mut out)?;
                     out.write_all(b"\n")?;
                 }
                 Ok(())
             })?;
             out.flush()?;
-            file.sync_all()
+            disk::sync_all(&file)
         };
         append().map_err(|source| CompactError::Write { path: path.clone(), source })
     }

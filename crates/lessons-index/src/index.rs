@@ -292,6 +292,11 @@ impl LessonsIndex {
         self.shared.clear();
     }
 
+    #[cfg(feature = "measure")]
+    pub(crate) fn publish_only(&self, lesson: Arc<Lesson>) {
+        self.shared.publish_only(lesson);
+    }
+
     fn put(&self, lesson: Lesson) -> Result<Op, AddError> {
         Ok(Op::Put(Arc::new(lesson.stored(self.options.max_line_bytes)?)))
     }

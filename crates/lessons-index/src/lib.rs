@@ -86,12 +86,15 @@
 #![forbid(unsafe_code)]
 
 mod assemble;
+mod bits;
 mod bulk;
 mod check;
 mod classify;
 mod column;
 mod compact;
 mod cursor;
+mod deaths;
+mod disk;
 mod draft;
 mod error;
 mod failure;
@@ -105,11 +108,16 @@ mod index;
 mod intake;
 mod lesson;
 mod lock;
+mod marks;
 mod mask;
+#[cfg(feature = "measure")]
+#[doc(hidden)]
+pub mod measure;
 mod members;
 mod memory;
 mod merge;
 mod messages;
+mod numbers;
 mod op;
 mod options;
 mod order;

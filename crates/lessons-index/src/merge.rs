@@ -1,5 +1,5 @@
 use std::collections::{HashMap, HashSet};
-use std::fs::{self, File};
+use std::fs;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::compact::{beside, create_private, keep_owners};
+use crate::disk::{self, Folder};
 use crate::error::{OpenError, WriteError};
 use crate::fault::{Fault, FaultKind};
 use crate::intake::Lines;
@@ -14,7 +15,7 @@ use crate::lesson::Lesson;
 use crate::lock::{Sidecar, SidecarLock};
 use crate::members::{self, Members};
 use crate::options::Options;
-use crate::path::{folder_of, open_regular, target_of};
+use crate::path::{open_regular, target_of};
 use crate::scan::{Line, Scanner};
 use crate::stamp;
 
@@ -233,6 +234,8 @@ fn counters(
     ours: &Lesson,
     theirs: &Lesson,
 ) -> Vec<(&'static str, Option<String>)> {
+    // What was removed before counted for nothing: each side began anew.
+    let base = base.filter(|base| !base.is_tombstone());
     let mut changes = Vec::new();
     let mut count = |key, of: fn(&Lesson) -> u64| {
         let (before, ours, theirs) = (base.map_or(0, of), of(ours), of(theirs));
@@ -309,9 +312,9 @@ fn write(path: &Path, text: &[u8]) -> Result<(), WriteError> {
         let old = fs::metadata(path)?;
         keep_owners(&file, &old)?;
         file.set_permissions(old.permissions())?;
-        file.sync_all()?;
-        fs::rename(&fresh, path)?;
-        File::open(folder_of(path))?.sync_all()
+        disk::sync_all(&file)?;
+        disk::rename(&fresh, path)?;
+        Folder::of(path)?.sync()
     };
     put().map_err(|source| {
         let _ = fs::remove_file(&fresh);

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 
 use jiff::{SignedDuration, Timestamp};
 
+use crate::bits::ones;
 use crate::fold;
 use crate::lesson::Lesson;
 use crate::planes::{Planes, Sums};
@@ -266,7 +267,8 @@ impl<'s> Search<'_, 's> {
     }
 
     fn run(&self, best: &mut Best<'s>) {
-        let weights: Vec<f64> = self.rows.iter().map(|(_, weight, _)| *weight).collect();
+        let distinct = self.distinct_rows();
+        let weights: Vec<f64> = distinct.iter().map(|(weight, _)| *weight).collect();
         let (unit, weights) = whole_weights(&weights);
         let longest_norm = self.ranking.norms[usize::from(self.terms.shortest_len())];
         let votes = if self.segment.votes.is_empty() { 0.0 } else { VOTES };
@@ -274,7 +276,7 @@ impl<'s> Search<'_, 's> {
         for first in (0..width).step_by(Planes::WORDS * TOGETHER) {
             let mut planes: [Planes; TOGETHER] = Default::default();
             let starts = (first..width).step_by(Planes::WORDS);
-            for ((_, _, bits), weight) in self.rows.iter().zip(&weights) {
+            for ((_, bits), weight) in distinct.iter().zip(&weights) {
                 for (planes, start) in planes.iter_mut().zip(starts.clone()) {
                     planes.add(&bits[start..(start + Planes::WORDS).min(width)], *weight);
                 }
@@ -287,6 +289,30 @@ impl<'s> Search<'_, 's> {
                 self.offer(best, &planes.sums(), start, unit, boost, longest_norm);
             }
         }
+    }
+
+    /// Returns the rows with their weights, those that are the same as one: the words of one template
+    /// are in the same lessons.
+    fn distinct_rows(&self) -> Vec<(f64, &[u64])> {
+        let mut distinct: Vec<(f64, &[u64])> = Vec::with_capacity(self.rows.len());
+        let mut last_count = None;
+        for (at, weight, bits) in self.rows {
+            let count = Some(self.ranking.words[*at].count);
+            match distinct.last_mut() {
+                // The words are in order of their counts. Of rare ones comparing costs more than
+                // adding.
+                Some((sum, last))
+                    if count == last_count
+                        && matches!(bits, Cow::Borrowed(_))
+                        && *last == &**bits =>
+                {
+                    *sum += weight;
+                }
+                _ => distinct.push((*weight, bits)),
+            }
+            last_count = count;
+        }
+        distinct
     }
 
     /// Scores the lessons whose sum is enough for the highest boost there is among them.
@@ -390,16 +416,6 @@ fn whole_weights(weights: &[f64]) -> (f64, Vec<u32>) {
     (unit * (1.0 + 1e-9), whole)
 }
 
-fn ones(mut word: u64, at: usize) -> impl Iterator<Item = u32> {
-    std::iter::from_fn(move || {
-        (word != 0).then(|| {
-            let bit = word.trailing_zeros();
-            word &= word - 1;
-            narrow(at * 64) + bit
-        })
-    })
-}
-
 fn selected<'s>(segment: &'s Segment, selection: &Selection<'s>) -> Vec<u64> {
     let range = selection.time_range(segment);
     bitmap(segment, selection.docs(segment, range))
@@ -441,7 +457,7 @@ pub(crate) struct Words {
 impl Words {
     pub(crate) fn of(lesson: &Lesson) -> Self {
         let mut text = Vec::new();
-        ranked_text([&lesson.failure_msg, &lesson.resolution, &lesson.pattern], &mut text);
+        ranked_text(&[&lesson.failure_msg, &lesson.resolution, &lesson.pattern], &mut text);
         let mut hashes = Vec::new();
         for_each_word(&text, |hash, _| hashes.push(hash));
         hashes.sort_unstable();

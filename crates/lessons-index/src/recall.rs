@@ -144,8 +144,13 @@ impl<'s> Recall<'s> {
     /// The first call after loading makes the index of words, if the thread in the background has
     /// not done so yet.
     pub fn run(&self) -> Vec<Recalled> {
+        self.search().0
+    }
+
+    /// Returns what was picked, and of how many that were ranked.
+    fn search(&self) -> (Vec<Recalled>, usize) {
         if self.limit == 0 {
-            return Vec::new();
+            return (Vec::new(), 0);
         }
         let now = self.now.unwrap_or_else(Timestamp::now);
         let ranking = Ranking::new(self.state, &self.text, self.half_life, now);
@@ -157,7 +162,7 @@ impl<'s> Recall<'s> {
             let is_all = ranked.len() < wanted;
             let (picked, left) = self.pick(&ranking, &ranked);
             if is_all || picked.len() == self.limit || left < LEAST_TOKENS || !picks {
-                return picked;
+                return (picked, ranked.len());
             }
             wanted = wanted.saturating_mul(4);
         }
@@ -219,4 +224,28 @@ impl fmt::Debug for Recall<'_> {
 /// Orders by score, the best first, then as listings do.
 pub(crate) fn better(a: &Ranked<'_>, b: &Ranked<'_>) -> Ordering {
     b.score.total_cmp(&a.score).then_with(|| a.lesson.recent(&b.lesson))
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+    use crate::state::Change;
+
+    /// All that share a word were ranked and decoded where a budget was spent before the limit.
+    #[test]
+    fn a_search_ends_when_the_budget_is_spent() {
+        const LESSONS: usize = 5_000;
+        let line =
+            |n| format!("{{\"id\":\"{n}\",\"failure_msg\":\"disk full\",\"pattern\":\"p\"}}");
+        let lesson = |n| Arc::new(Lesson::parse_line(&line(n)).unwrap());
+        let lessons = (0..LESSONS).map(lesson).collect();
+        let change = Change { lessons, ..Change::default() };
+        let state = State::default().with(change, &mut |_, _, _| {});
+        let recall = || Recall::new(&state, "disk full").limit(50);
+        let (found, ranked) = recall().budget_tokens(80).search();
+        assert_eq!((found.len(), found[0].tokens, ranked), (20, 4, 200));
+        // Where something else stands in the way, all are.
+        let (found, ranked) = recall().budget_tokens(80).one_per_pattern().search();
+        assert_eq!((found.len(), ranked), (1, LESSONS));
+    }
 }

@@ -7,25 +7,23 @@ use std::sync::OnceLock;
 use jiff::Timestamp;
 
 use crate::column::Column;
+use crate::deaths::Deaths;
 use crate::draft::{Chunk, Entry, Place, Spot, Texts, Votes};
 use crate::fast::Fast;
 use crate::fingerprint::Failures;
 use crate::messages::Messages;
+use crate::numbers::{Numbers, Seconds};
 use crate::parse::Parser;
 use crate::plain;
 use crate::record::{Field, Record};
 use crate::stamp;
-use crate::sync::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use crate::table::Table;
 use crate::terms::Terms;
-
-/// The sequence number of a death that has not come.
-pub(crate) const NOT_DEAD: u64 = u64::MAX;
 
 /// Holds lessons with distinct ids, newest first; a lesson is named by its place ("doc").
 ///
 /// What a query compares stands in columns; all else is decoded from the line when it is asked
-/// for. Nothing changes but `dead`: a newer version of a lesson marks this one with the sequence
+/// for. Nothing changes but `deaths`: a newer version of a lesson marks this one with the sequence
 /// number of the first snapshot without it. Older snapshots still see it. What is in a cell is
 /// built when it is first asked for, or by a thread in the background before that.
 pub(crate) struct Segment {
@@ -38,19 +36,13 @@ pub(crate) struct Segment {
     pub(crate) id_ends: Box<[u32]>,
     pub(crate) by_id: Table,
     pub(crate) columns: [Column; 4],
-    pub(crate) times: Box<[u64]>,
-    pub(crate) seconds: Box<[i64]>,
+    pub(crate) times: Numbers,
+    pub(crate) seconds: Seconds,
     /// Empty if all are zero.
     pub(crate) nanos: Box<[i32]>,
     /// Of the lessons that have some, in order.
     pub(crate) votes: Box<[(u32, Votes)]>,
-    /// The first snapshot without each lesson.
-    pub(crate) dead: Box<[AtomicU64]>,
-    /// A bit for each lesson that has such a snapshot: few bytes to look at, where the lessons that
-    /// readers ask for and the writer replaces are all over the segment.
-    pub(crate) ended: Box<[AtomicU64]>,
-    /// How many are not alive; never less than those that a snapshot in use does not see.
-    pub(crate) dead_count: AtomicU32,
+    pub(crate) deaths: Deaths,
     pub(crate) by_frequency: OnceLock<Box<[u32]>>,
     pub(crate) messages: OnceLock<Messages>,
     pub(crate) terms: OnceLock<Terms>,
@@ -64,38 +56,25 @@ impl Segment {
     }
 
     /// Returns whether the snapshot with this sequence number has the lesson.
-    ///
-    /// Relaxed is enough: a reader got its snapshot through a pointer swap that came after the
-    /// marks of that snapshot, and every later mark has a higher number, seen or not.
     pub(crate) fn is_visible(&self, doc: u32, seq: u64) -> bool {
-        let doc = doc as usize;
-        let is_ended = self.ended[doc / 64].load(Relaxed) >> (doc % 64) & 1 == 1;
-        !is_ended || seq < self.dead[doc].load(Relaxed)
+        self.deaths.is_visible(doc, seq)
     }
 
     /// Returns a bit for each lesson that the snapshot with this sequence number has.
     pub(crate) fn visible(&self, seq: u64) -> Vec<u64> {
-        let word = |(at, ended): (usize, &AtomicU64)| {
-            let mut ended = ended.load(Relaxed);
-            let mut visible = u64::MAX >> (64 - (self.dead.len() - at * 64).min(64));
-            while ended != 0 {
-                let bit = ended.trailing_zeros() as usize;
-                ended &= ended - 1;
-                visible &= !(u64::from(self.dead[at * 64 + bit].load(Relaxed) <= seq) << bit);
-            }
-            visible
-        };
-        self.ended.iter().enumerate().map(word).collect()
+        self.deaths.visible(seq)
     }
 
     /// Returns whether every snapshot that has this segment sees all of it. May change any time,
     /// but not for a snapshot that is taken.
     pub(crate) fn is_whole(&self) -> bool {
-        self.dead_count.load(Relaxed) == 0
+        self.dead_count() == 0
     }
 
+    /// Returns how many lessons are not alive; never less than those that a snapshot in use does
+    /// not see.
     pub(crate) fn dead_count(&self) -> u32 {
-        self.dead_count.load(Relaxed)
+        self.deaths.count()
     }
 
     pub(crate) fn find(&self, hash: u64, id: &str, seq: u64) -> Option<u32> {
@@ -108,14 +87,7 @@ impl Segment {
     /// Only the writer of the index calls this.
     pub(crate) fn end(&self, hash: u64, id: &str, seq: u64) -> Option<u32> {
         let doc = self.by_id.find(hash, |doc| self.id(doc) == id)?;
-        let dead = &self.dead[doc as usize];
-        if dead.load(Relaxed) != NOT_DEAD {
-            return None;
-        }
-        dead.store(seq, Relaxed);
-        self.ended[doc as usize / 64].fetch_or(1 << (doc % 64), Relaxed);
-        self.dead_count.fetch_add(1, Relaxed);
-        Some(doc)
+        self.deaths.end(doc, seq).then_some(doc)
     }
 
     pub(crate) fn id(&self, doc: u32) -> &str {
@@ -176,12 +148,12 @@ impl Segment {
     }
 
     pub(crate) fn times(&self, doc: u32) -> u64 {
-        self.times[doc as usize]
+        self.times.get(doc as usize)
     }
 
     pub(crate) fn time_parts(&self, doc: u32) -> (i64, i32) {
         let nanos = self.nanos.get(doc as usize).copied().unwrap_or_default();
-        (self.seconds[doc as usize], nanos)
+        (self.seconds.get(doc as usize), nanos)
     }
 
     pub(crate) fn last_seen(&self, doc: u32) -> Option<Timestamp> {
@@ -212,10 +184,8 @@ impl Segment {
     /// Returns the lessons by how often they were seen, then newest first.
     pub(crate) fn by_frequency(&self) -> &[u32] {
         self.by_frequency.get_or_init(|| {
-            // Stable, so that equals stay newest first.
-            let mut docs: Box<[u32]> = (0..self.len()).collect();
-            docs.sort_by_key(|doc| std::cmp::Reverse(self.times(*doc)));
-            docs
+            // Equals stay newest first.
+            self.times.largest_first()
         })
     }
 

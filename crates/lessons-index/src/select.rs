@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::column::{Column, Common};
 use crate::cursor::Cursor;
 use crate::fold;
+use crate::marks::Wanted;
 use crate::order::Sort;
 use crate::record::Field;
 use crate::segment::Segment;
@@ -23,6 +24,9 @@ type Parts = (i64, i32);
 /// Lists that are shorter than this part of a segment are looked through message by message,
 /// rather than have all messages folded for one query.
 const SHORT: usize = 16;
+
+/// So many lessons are looked for at once, rather than one after the other.
+const FEW: usize = 256;
 
 /// Is what a query asks for.
 #[derive(Clone)]
@@ -77,6 +81,7 @@ impl<'s> Selection<'s> {
     /// Returns the selected lessons in order; only the first `limit` are asked for.
     pub(crate) fn ordered(&self, limit: usize) -> Selected<'s> {
         match self.sort {
+            Sort::Recent if limit <= FEW => self.newest(limit),
             Sort::Recent => {
                 self.merged(|segment| Box::new(self.docs(segment, self.range(segment))))
             }
@@ -136,6 +141,36 @@ impl<'s> Selection<'s> {
         Selected { sort: self.sort, parts }
     }
 
+    /// Returns the newest lessons, not one after the other. In all segments but the first, which is
+    /// the largest, only what is newer than the oldest so far is looked at, and that most often is
+    /// little: so it makes no great difference how many segments there are.
+    fn newest(&self, limit: usize) -> Selected<'s> {
+        let mut found: Vec<LessonRef<'s>> = Vec::new();
+        let settle = |found: &mut Vec<LessonRef<'s>>| {
+            found.sort_unstable_by(|a, b| self.sort.compare(a, b));
+            found.truncate(limit);
+        };
+        for segment in self.state.segments.iter() {
+            let oldest = found.get(limit - 1).map(LessonRef::time_parts);
+            if oldest.is_some_and(|oldest| segment.time_parts(0) < oldest) {
+                continue;
+            }
+            let mut range = self.range(segment);
+            if let Some(oldest) = oldest {
+                range.end = range.end.min(segment.first(|time| time < oldest));
+            }
+            if !range.is_empty() {
+                let docs = self.docs(segment, range).map(|doc| LessonRef::doc(segment, doc));
+                found.extend(docs.filter(|lesson| self.is_behind(lesson)).take(limit));
+                settle(&mut found);
+            }
+        }
+        found.extend(self.slots().filter(|lesson| self.is_behind(lesson)));
+        settle(&mut found);
+        let part: Box<dyn Iterator<Item = LessonRef<'s>>> = Box::new(found.into_iter());
+        Selected { sort: self.sort, parts: vec![part.peekable()] }
+    }
+
     fn sorted(&self, limit: usize) -> Selected<'s> {
         let compare = |a: &LessonRef<'_>, b: &LessonRef<'_>| self.sort.compare(a, b);
         let mut found: Vec<LessonRef<'s>> = self.slots().collect();
@@ -159,7 +194,8 @@ impl<'s> Selection<'s> {
 
     /// Returns the selected lessons of the pages.
     pub(crate) fn slots(&self) -> impl Iterator<Item = LessonRef<'s>> {
-        self.state.slots().filter(|slot| self.wants(slot)).map(LessonRef::slot)
+        let slots = self.state.slots_with(Wanted::of(&self.exact));
+        slots.filter(|slot| self.wants(slot)).map(LessonRef::slot)
     }
 
     fn wants(&self, slot: &crate::tail::Slot) -> bool {
@@ -181,8 +217,6 @@ impl<'s> Selection<'s> {
         segment: &'s Segment,
         range: Range<u32>,
     ) -> Box<dyn Iterator<Item = u32> + 's> {
-        let (needle, metadata) = (self.needle.clone(), self.metadata.clone());
-        let (seq, min_times) = (self.state.seq, self.min_times);
         let mut lists = Vec::new();
         for (field, values) in Field::ALL.into_iter().zip(&self.exact) {
             let Some(values) = values else { continue };
@@ -191,8 +225,13 @@ impl<'s> Selection<'s> {
             symbols.sort_unstable();
             symbols.dedup();
             let len: usize = symbols.iter().map(|symbol| column.list(*symbol).len()).sum();
+            if len == 0 {
+                return Box::new(std::iter::empty());
+            }
             lists.push((len, column, symbols));
         }
+        let (needle, metadata) = (self.needle.clone(), self.metadata.clone());
+        let (seq, min_times) = (self.state.seq, self.min_times);
         lists.sort_by_key(|(len, ..)| *len);
         if let Some(rows) = rows(&lists) {
             let is_short = lists[0].0 <= segment.len() as usize / SHORT;

@@ -90,23 +90,41 @@ impl Shared {
 
     /// Carries out what was asked for, in order, as one write and one publication.
     pub(crate) fn append(&self, ops: &[Op]) -> Result<Vec<Outcome>, WriteError> {
+        /// How often a file may be replaced while it is written.
+        const TRIES: usize = 8;
         let mut source = self.source();
+        for _ in 0..TRIES {
+            if let Some(outcomes) = self.try_append(&mut source, ops)? {
+                return Ok(outcomes);
+            }
+        }
+        Err(source.replaced())
+    }
+
+    /// Returns `None` if another file has taken the place of the one that was written.
+    fn try_append(
+        &self,
+        source: &mut Source,
+        ops: &[Op],
+    ) -> Result<Option<Vec<Outcome>>, WriteError> {
         let locked = source.lock();
         // What others wrote comes first; what is asked for may depend on it.
-        self.publish(&mut source);
+        self.publish(source);
         let locked = locked?;
         if source.is_cleared() && !ops.iter().all(|op| matches!(op, Op::Put(_))) {
             source.reload()?;
-            self.publish(&mut source);
+            self.publish(source);
         }
         let (outcomes, lessons) =
             op::carry_out(ops, &self.current(), source.options().max_line_bytes());
         if !lessons.is_empty() {
             let appended = source.append(&locked, &lessons);
-            self.publish(&mut source);
-            appended?;
+            self.publish(source);
+            if !appended? {
+                return Ok(None);
+            }
         }
-        Ok(outcomes)
+        Ok(Some(outcomes))
     }
 
     /// Compacts the file if that would drop over half of it.
@@ -165,13 +183,23 @@ impl Shared {
             None => Refresh::Appended { records: lessons.len() },
         };
         let is_fresh = fresh.is_some();
-        if self.store.publish(Change { fresh, lessons, summary }) {
-            in_background("lessons-merge", &self.store, Store::merge);
-        }
+        self.make_visible(Change { fresh, lessons, summary });
         if is_fresh && source.options().is_eager && self.store.is_large() {
             in_background("lessons-text", &self.store, Store::warm);
         }
         refresh
+    }
+
+    fn make_visible(&self, change: Change) {
+        if self.store.publish(change) {
+            in_background("lessons-merge", &self.store, Store::merge);
+        }
+    }
+
+    #[cfg(feature = "measure")]
+    pub(crate) fn publish_only(&self, lesson: Arc<crate::lesson::Lesson>) {
+        let summary = self.current().summary.clone();
+        self.make_visible(Change { fresh: None, lessons: vec![lesson], summary });
     }
 
     fn source(&self) -> MutexGuard<'_, Source> {

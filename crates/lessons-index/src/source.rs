@@ -1,20 +1,21 @@
 //! The file behind an index: reading it whole, reading what was appended, appending to it.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Seek, Write};
-use std::os::unix::fs::FileExt;
+use std::io::{self, Seek};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::bulk::{self, Loaded};
 use crate::compact::{self, CompactError, Compacted, Compaction};
+use crate::disk::{self, Folder};
 use crate::draft::Draft;
 use crate::error::{OpenError, WriteError};
 use crate::intake::Intake;
 use crate::lesson::Lesson;
 use crate::lock::{self, Sidecar, SidecarLock};
 use crate::options::{Fsync, Options};
-use crate::path::{folder_of, open_regular, refuse_other_kinds, target_of};
+use crate::path::{open_regular, refuse_other_kinds, target_of};
 use crate::report::Summary;
 use crate::seen::{Look, Seen, slide};
 
@@ -167,12 +168,13 @@ impl Source {
         self.sidecar.lock(&Sidecar::path_of(target), self.options.lock_timeout)
     }
 
-    /// Appends lessons as one write.
+    /// Appends lessons as one write. Returns `false` if the file was taken out of its folder
+    /// meanwhile, by somebody who does not know the lock: then nobody will find them there.
     pub(crate) fn append(
         &mut self,
         locked: &Locked,
         lessons: &[Arc<Lesson>],
-    ) -> Result<(), WriteError> {
+    ) -> Result<bool, WriteError> {
         let file = &*locked.file;
         let mut bytes = Vec::with_capacity(lessons.iter().map(|l| l.raw().len() + 1).sum());
         // A last line without an end, whole or torn, must not be glued to ours.
@@ -200,7 +202,26 @@ impl Source {
                 Err(undo) => WriteError::Torn { path, source, undo },
             });
         }
-        self.take_in(file, start, &bytes).map_err(WriteError::Unread)
+        let unread = |source| OpenError::Read { path: self.path.clone(), source };
+        let now = Look::of(file).map_err(|error| WriteError::Unread(unread(error)))?;
+        if self.is_gone(&now) {
+            self.distrust();
+            return Ok(false);
+        }
+        self.take_in(file, &now, start, &bytes).map_err(WriteError::Unread)?;
+        Ok(true)
+    }
+
+    /// Returns the error of a file that is never the same when it is written.
+    pub(crate) fn replaced(&self) -> WriteError {
+        let source = io::Error::other("other programs put another file in its place all the time");
+        WriteError::Write { path: self.path.clone(), source }
+    }
+
+    fn is_gone(&self, look: &Look) -> bool {
+        let there = || fs::metadata(&self.path);
+        // Some file systems count no names.
+        look.metadata.nlink() == 0 && !there().is_ok_and(|it| lock::is_same(&it, &look.metadata))
     }
 
     /// Returns how long the file is, as far as it was read.
@@ -222,28 +243,32 @@ impl Source {
     }
 
     /// Reads what was just written from memory, or the file if more than that is new in it.
-    fn take_in(&mut self, file: &File, start: u64, bytes: &[u8]) -> Result<(), OpenError> {
-        let cannot_read = |source| OpenError::Read { path: self.path.clone(), source };
-        let now = Look::of(file).map_err(cannot_read)?;
+    fn take_in(
+        &mut self,
+        file: &File,
+        now: &Look,
+        start: u64,
+        bytes: &[u8],
+    ) -> Result<(), OpenError> {
         if now.len() != start + bytes.len() as u64 {
             // Somebody who does not know the lock wrote at the same time.
-            return self.catch_up(file, &now);
+            return self.catch_up(file, now);
         }
         self.take(bytes).map_err(|fault| self.broken(fault))?;
         self.settle()?;
-        self.note(&now, now.len(), bytes);
+        self.note(now, now.len(), bytes);
         Ok(())
     }
 
-    fn write(&mut self, mut file: &File, bytes: &[u8], target: &Path) -> io::Result<()> {
-        file.write_all(bytes)?;
+    fn write(&mut self, file: &File, bytes: &[u8], target: &Path) -> io::Result<()> {
+        disk::append(file, bytes)?;
         match self.options.fsync {
             Fsync::Never => return Ok(()),
-            Fsync::OnBatch => file.sync_data()?,
-            Fsync::Always => file.sync_all()?,
+            Fsync::OnBatch => disk::sync_data(file)?,
+            Fsync::Always => disk::sync_all(file)?,
         }
         if !self.is_entry_synced {
-            File::open(folder_of(target))?.sync_all()?;
+            Folder::of(target)?.sync()?;
             self.is_entry_synced = true;
         }
         Ok(())
@@ -392,6 +417,8 @@ fn undo(file: &File, start: u64, written: u64) -> io::Result<Look> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
     use crate::options::Mode;
 
@@ -431,7 +458,8 @@ mod tests {
         let mut file = OpenOptions::new().read(true).append(true).open(&path).unwrap();
         file.write_all(ours).unwrap();
         file.write_all(b"broken\n").unwrap();
-        let error = source.take_in(&file, 11, ours).map_err(WriteError::Unread).unwrap_err();
+        let now = Look::of(&file).unwrap();
+        let error = source.take_in(&file, &now, 11, ours).map_err(WriteError::Unread).unwrap_err();
         assert!(error.to_string().contains("written"), "{error}");
         assert!(matches!(error, WriteError::Unread(OpenError::Fault { .. })), "{error:?}");
         assert!(error.has_changed_file());

@@ -8,6 +8,7 @@ use crate::draft::{Draft, MAX_SEGMENT_BYTES, groups};
 use crate::fingerprint::Fingerprint;
 use crate::hash;
 use crate::lesson::Lesson;
+use crate::marks::Wanted;
 use crate::report::Summary;
 use crate::segment::Segment;
 use crate::tail::{PAGE, Page, Slot};
@@ -139,7 +140,12 @@ impl State {
 
     /// Returns the lessons of the pages, the oldest version first.
     pub(crate) fn slots(&self) -> impl Iterator<Item = &Slot> {
-        self.pages_with_len().flat_map(|(page, len)| page.visible(len, self.seq))
+        self.slots_with(Wanted::ALL)
+    }
+
+    /// Returns those that can have some values, and perhaps others.
+    pub(crate) fn slots_with(&self, wanted: Wanted) -> impl Iterator<Item = &Slot> {
+        self.pages_with_len().flat_map(move |(page, len)| page.visible(len, self.seq, wanted))
     }
 
     pub(crate) fn find(&self, id: &str) -> Option<LessonRef<'_>> {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::assemble::assemble;
 use crate::draft::{Draft, MAX_SEGMENT_BYTES, groups};
+use crate::marks::Wanted;
 use crate::segment::Segment;
 use crate::state::{Change, State};
 use crate::sync::{Mutex, Swap, lock};
@@ -181,7 +182,7 @@ impl Merge {
     fn build(&self, max_bytes: usize) -> Vec<Segment> {
         let of_segment = |segment: &Arc<Segment>| Draft::of_segment(segment, self.seq, max_bytes);
         let mut drafts: Vec<Draft> = self.segments.iter().flat_map(of_segment).collect();
-        let slots = self.pages.iter().flat_map(|page| page.visible(PAGE, self.seq));
+        let slots = self.pages.iter().flat_map(|page| page.visible(PAGE, self.seq, Wanted::ALL));
         let lessons = slots.map(|slot| Arc::clone(&slot.lesson));
         drafts.extend(Draft::of_lessons(lessons, max_bytes));
         // Only the visible are here, each once, so that it does not matter which come together.

@@ -2,14 +2,16 @@
 
 use std::sync::{Arc, OnceLock};
 
+use crate::bits::ones;
+use crate::deaths::NOT_DEAD;
 use crate::fingerprint::Fingerprint;
 use crate::fold;
 use crate::lesson::Lesson;
+use crate::marks::{Marks, Wanted};
 use crate::rank::Words;
-use crate::segment::NOT_DEAD;
 use crate::sync::{AtomicU64, Ordering};
 
-/// Lessons of a page. A query looks at each of them, so there are few.
+/// Lessons of a page. A query may look at each of them, so there are few.
 #[cfg(not(shuttle))]
 pub(crate) const PAGE: usize = 512;
 /// So few that a model goes from page to page.
@@ -31,6 +33,7 @@ pub(crate) struct Page {
     slots: Box<[OnceLock<Slot>]>,
     /// By hash, probed one after the other: the upper half of the hash, and one more than the slot.
     places: Box<[AtomicU64]>,
+    marks: Marks,
 }
 
 /// Is one version of a lesson.
@@ -50,11 +53,13 @@ impl Page {
         Self {
             slots: (0..PAGE).map(|_| OnceLock::new()).collect(),
             places: (0..PLACES).map(|_| AtomicU64::new(FREE)).collect(),
+            marks: Marks::new(),
         }
     }
 
     /// Appends a version behind `len` others; it is in the snapshots from `seq` on.
     pub(crate) fn push(&self, len: usize, hash: u64, lesson: Arc<Lesson>, seq: u64) {
+        self.marks.set(len, &lesson);
         let slot = Slot {
             lesson,
             hash,
@@ -113,10 +118,18 @@ impl Page {
         self.slots.iter().filter_map(OnceLock::get).map(|slot| slot.lesson.raw().len()).sum()
     }
 
-    /// Returns the first `len` slots that a snapshot sees.
-    pub(crate) fn visible(&self, len: usize, seq: u64) -> impl Iterator<Item = &Slot> {
-        let slots = self.slots[..len].iter();
-        slots.filter_map(OnceLock::get).filter(move |slot| slot.is_visible(seq))
+    /// Returns those of the first `len` slots that a snapshot sees and that can hold what is wanted.
+    pub(crate) fn visible(
+        &self,
+        len: usize,
+        seq: u64,
+        wanted: Wanted,
+    ) -> impl Iterator<Item = &Slot> {
+        let slots = &self.slots[..len];
+        let marked = self.marks.of(wanted).into_iter().enumerate();
+        let marked = marked.flat_map(|(at, word)| ones(word, at)).map(|slot| slot as usize);
+        let slots = marked.take_while(move |slot| *slot < len).filter_map(|slot| slots[slot].get());
+        slots.filter(move |slot| slot.is_visible(seq))
     }
 }
 

@@ -89,9 +89,8 @@ pub(crate) fn part_words(folded: &mut [u8]) {
     }
 }
 
-/// Folds the texts that a lesson is ranked by.
-pub(crate) fn ranked_text(texts: [&str; 3], out: &mut Vec<u8>) {
-    out.clear();
+/// Folds the texts that a lesson is ranked by, behind what is there already.
+pub(crate) fn ranked_text(texts: &[&str], out: &mut Vec<u8>) {
     for text in texts {
         fold::fold_into(text, out);
         out.push(b' ');
@@ -258,7 +257,13 @@ impl Stream {
         let (mut text, mut hashes, mut ends) = (Vec::new(), Vec::new(), Vec::new());
         for doc in 0..segment.len() {
             let pattern = segment.column(Field::Pattern).text_of(doc);
-            ranked_text([&segment.message(doc), &segment.resolution(doc), pattern], &mut text);
+            text.clear();
+            match segment.messages.get() {
+                Some(messages) => text.extend_from_slice(messages.get(doc as usize)),
+                None => fold::fold_into(&segment.message(doc), &mut text),
+            }
+            text.push(b' ');
+            ranked_text(&[&segment.resolution(doc), pattern], &mut text);
             for_each_word(&text, |word, _| hashes.push(word));
             ends.push(hashes.len());
             if (doc + 1).is_multiple_of(BATCH) {

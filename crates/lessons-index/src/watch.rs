@@ -36,6 +36,9 @@ pub struct Watch {
     thread: Option<JoinHandle<()>>,
 }
 
+/// Looks come no faster than this.
+const LEAST_INTERVAL: Duration = Duration::from_millis(1);
+
 /// Why the thread wakes before its time.
 #[derive(Debug)]
 enum Wake {
@@ -47,7 +50,7 @@ enum Wake {
 
 impl LessonsIndex {
     /// Starts a thread that [refreshes](Self::refresh) this index every `interval`, so that readers
-    /// see what other processes append without asking for it.
+    /// see what other processes append without asking for it. Less than a millisecond counts as one.
     ///
     /// With the feature `watch` the system wakes the thread when the file changes, and `interval` is
     /// for what the system misses, such as changes on network folders: an event is a reason to look,
@@ -57,6 +60,8 @@ impl LessonsIndex {
     /// that failed and left the snapshot as it was: once, until the file can be read again or
     /// something else is wrong with it. It should not block, and it may drop the watch. What this
     /// index wrote itself is published by who wrote it, and told to nobody. The watch keeps the index.
+    /// A panic in `outcome` ends the thread, and with it the watch
+    /// ([`is_running`](Watch::is_running)).
     ///
     /// # Errors
     ///
@@ -70,7 +75,7 @@ impl LessonsIndex {
         let cannot = |source| OpenError::Watch { path: self.path().to_owned(), source };
         #[cfg(feature = "watch")]
         let system = system::watch(self.path(), wake.clone()).map_err(cannot)?;
-        let index = self.clone();
+        let (index, interval) = (self.clone(), interval.max(LEAST_INTERVAL));
         let run = move || {
             let mut told = None;
             while is_time(&woken, interval) {
@@ -93,6 +98,13 @@ impl LessonsIndex {
             wake,
             thread: Some(thread.map_err(cannot)?),
         })
+    }
+}
+
+impl Watch {
+    /// Returns whether the index is still refreshed: until `outcome` panics. Never waits.
+    pub fn is_running(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
     }
 }
 

@@ -53,6 +53,12 @@ fn broken_lines_move_aside_when_asked_and_conflicts_stop_it() {
     let aside = fs::read_to_string(file.dir.path().join("lessons.jsonl.quarantine")).unwrap();
     assert_eq!(aside, "<<<<<<< ours\n=======\n>>>>>>> theirs\nbad \u{1}\n");
     assert_eq!(index.report().faults, []);
+
+    // Nobody is writing the rest of a marker.
+    let file = scratch("{\"id\":\"a\"}\n>>>>>>> theirs");
+    let done = file.open().compact(&Compaction::default().with_quarantine(true)).unwrap();
+    assert_eq!((done.kept, done.quarantined), (1, 1));
+    assert_eq!(file.content(), "{\"id\":\"a\"}\n");
 }
 
 #[test]
@@ -314,9 +320,13 @@ fn a_line_that_is_just_being_appended_is_not_cut_in_two() {
         [r#"{"id":"b","#, r#"{"id":"b"}"#, r#"{"id":"b","deleted_at":"2001-01-01T00:00:00Z"}"#]
     {
         let file = scratch(format!("{{\"id\":\"a\"}}\n{{\"id\":\"a\"}}\n{half}"));
-        let done = file.open().compact(&Compaction::default()).unwrap();
-        assert_eq!(done.dropped, 1);
-        assert_eq!(file.content(), format!("{{\"id\":\"a\"}}\n{half}"));
+        for (quarantine, dropped) in [(false, 1), (true, 0)] {
+            let policy = Compaction::default().with_quarantine(quarantine);
+            let done = file.open().compact(&policy).unwrap();
+            assert_eq!((done.dropped, done.quarantined), (dropped, 0));
+            assert_eq!(file.content(), format!("{{\"id\":\"a\"}}\n{half}"));
+        }
+        assert!(!file.dir.path().join("lessons.jsonl.quarantine").exists());
         // The rest comes from somebody who does not know the lock.
         let mut appender = OpenOptions::new().append(true).open(&file.path).unwrap();
         let rest = if half.ends_with('}') { "\n" } else { "\"x\":1}\n" };

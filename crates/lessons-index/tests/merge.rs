@@ -117,3 +117,19 @@ fn what_was_removed_by_a_slow_clock_stays_removed() {
     merge_files(base, &file.path, beside(&file, "theirs", &voted)).unwrap();
     assert!(file.open().snapshot().is_empty());
 }
+
+/// A mark of removal was taken for a lesson that was seen once, and one count was lost.
+#[test]
+fn what_both_sides_counted_anew_after_it_was_removed_is_counted_in_full() {
+    let base = "{\"id\":\"a\",\"deleted_at\":\"2026-01-01T00:00:00Z\"}\n";
+    let side = |times, second| {
+        format!(
+            "{base}{{\"id\":\"a\",\"times_seen\":{times},\"helpful\":1,\"last_seen\":\"2026-01-02T00:00:0{second}Z\"}}\n"
+        )
+    };
+    let file = scratch(side(1, 1));
+    let (base, theirs) = (beside(&file, "base", base), beside(&file, "theirs", &side(2, 2)));
+    merge_files(base, &file.path, theirs).unwrap();
+    let merged = file.open().snapshot().get("a").unwrap();
+    assert_eq!((merged.times_seen, merged.helpful), (3, 2));
+}

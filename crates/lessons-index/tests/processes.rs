@@ -24,19 +24,25 @@ fn child(test: &str, file: &Path, name: &str) -> Command {
     command
 }
 
-/// Adds from many threads, each with ids of its own and one id that all of them write.
+/// Adds from many threads, each with ids of its own and one id that all of them write. Tells what
+/// is added in a file, a line each.
 fn write(index: &LessonsIndex, process: &str) {
+    let mut told = index.path().as_os_str().to_owned();
+    told.push(format!(".{process}"));
+    let told = &std::fs::File::create(told).unwrap();
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
             scope.spawn(move || {
                 for n in 0..LESSONS_PER_THREAD {
-                    let own = format!("{process}-{thread}-{n}");
+                    let id = format!("{process}-{thread}-{n}");
                     let message = "x".repeat((n * 997) % 20_000);
-                    let own = Lesson::builder(own).failure_msg(message).build().unwrap();
+                    let own = Lesson::builder(&id).failure_msg(message).build().unwrap();
                     let shared = lesson("shared");
                     for added in index.add_all([own, shared]) {
                         added.unwrap();
                     }
+                    let mut told = told;
+                    told.write_all(format!("{id}\n").as_bytes()).unwrap();
                 }
             });
         }
@@ -90,6 +96,11 @@ fn a_killed_writer_leaves_a_file_that_others_write_on() {
         let index = file.open();
         let found = index.report();
         assert!(found.faults_total <= round, "at most a torn line for each kill");
+        let told = std::fs::read_to_string(format!("{}.{name}", file.path.display())).unwrap();
+        for id in told.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')) {
+            assert!(index.snapshot().find(id).is_some(), "{id} was added");
+        }
+        assert!(told.lines().count() > 1, "it was killed when it had added some");
         index.add(lesson(&format!("after-{round}"))).unwrap();
         let reopened = file.open();
         assert_eq!(reopened.report(), index.report());

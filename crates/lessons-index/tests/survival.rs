@@ -146,7 +146,9 @@ fn what_is_no_file_any_more_takes_no_lesson() {
         assert!(is_refused, "{error:?}");
         assert!(matches!(index.refresh(), Err(OpenError::NotAFile { .. })));
         assert!(matches!(index.reload(), Err(OpenError::NotAFile { .. })));
-        assert!(index.compact(&Compaction::default()).is_err());
+        let error = index.compact(&Compaction::default()).unwrap_err();
+        let CompactError::File(WriteError::Refresh(found)) = &error else { panic!("{error:?}") };
+        assert!(matches!(found, OpenError::NotAFile { .. }), "{error:?}");
         assert_eq!(ids(&index.snapshot().all()), ["a", "b", "c"]);
     }
 }

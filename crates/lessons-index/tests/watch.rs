@@ -96,3 +96,29 @@ fn a_watch_may_be_dropped_by_what_it_calls() {
     assert_eq!(told.recv_timeout(PATIENCE), Ok(()));
     assert_eq!(told.recv_timeout(PATIENCE), Err(RecvTimeoutError::Disconnected));
 }
+
+/// It ended without a word, and nobody could tell.
+#[test]
+fn a_watch_whose_outcome_panics_says_that_it_has_ended() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("lessons.jsonl");
+    let index = open(&path);
+    let (tell, told) = channel();
+    let watch = index.watch(Duration::ZERO, move |_| {
+        tell.send(()).unwrap();
+        std::panic::resume_unwind(Box::new("out of luck"));
+    });
+    let watch = watch.unwrap();
+    assert!(watch.is_running());
+    append(&path, "{\"id\":\"a\"}\n");
+    told.recv_timeout(PATIENCE).unwrap();
+    // Its end of the channel is gone once the thread unwinds.
+    assert_eq!(told.recv_timeout(PATIENCE), Err(RecvTimeoutError::Disconnected));
+    while watch.is_running() {
+        std::thread::yield_now();
+    }
+    append(&path, "{\"id\":\"b\"}\n");
+    assert!(index.snapshot().find("b").is_none());
+    index.refresh().unwrap();
+    assert!(index.snapshot().find("b").is_some(), "the index is as good as before");
+}

@@ -1,7 +1,7 @@
 //! What an index of lessons costs, against the seed's way and SQLite, in one process.
 //!
-//! `perf-lessons [LESSONS]`: 100,000 by default. On standard output one `name<TAB>ratio` a line;
-//! what that is in seconds goes to standard error.
+//! `perf-lessons [LESSONS] [load|readers]`: 100,000 by default, and all parts if none is named. On
+//! standard output one `name<TAB>ratio` a line; what that is in seconds goes to standard error.
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "the numbers are what it is for")]
 
@@ -15,6 +15,7 @@ mod clock;
 mod readers;
 
 use benches::lessons::{Corpus, Port, Sqlite};
+use lessons_index::measure::Publisher;
 use lessons_index::{Fsync, Lesson, LessonsIndex, Options, Sort};
 use memchr::memmem::Finder;
 
@@ -30,10 +31,17 @@ fn main() -> Result {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("lessons.jsonl");
     fs::write(&path, Corpus::new(7).file(lessons))?;
+    let only = std::env::args().nth(2);
+    if only.as_deref() == Some("readers") {
+        return readers::beside_a_writer(&path, lessons);
+    }
     memory(&path, lessons)?;
     let text = fs::read_to_string(&path)?;
     say("file", &format!("{lessons} lessons, {} bytes", text.len()));
     let (port, sqlite) = load(&path, &text)?;
+    if only.as_deref() == Some("load") {
+        return Ok(());
+    }
     let index = LessonsIndex::open(&path, options())?;
     warm(&index)?;
     look_up(&index, &port, &sqlite, lessons)?;
@@ -41,6 +49,7 @@ fn main() -> Result {
     recall(&index, &sqlite);
     drop(port);
     write(&index, &sqlite, lessons)?;
+    publish(index, &sqlite, lessons);
     refresh(&path)?;
     readers::beside_a_writer(&path, lessons)?;
     Ok(())
@@ -264,6 +273,23 @@ fn write(index: &LessonsIndex, sqlite: &Sqlite, lessons: usize) -> Result {
     say("one plain write of 500 bytes", &plain.median().to_string());
     ratio("lessons_upsert_vs_plain_write", plain.ratio(&ours));
     Ok(())
+}
+
+/// Makes lessons visible without writing them, each in place of an older one.
+fn publish(index: LessonsIndex, sqlite: &Sqlite, lessons: usize) {
+    let publisher = Publisher::of(index);
+    let (mut lines, mut corpus) = (Corpus::new(8), Corpus::new(6));
+    let lines: Vec<(String, String)> = (0..20_000)
+        .map(|_| {
+            let (number, mut line) = (corpus.below(lessons), String::new());
+            lines.line(number, &mut line);
+            (format!("lesson-{number:07}"), line)
+        })
+        .collect();
+    let ours = each(&lines, |(_, line)| publisher.publish(line).is_ok());
+    let rows = each(&lines[..1_000], |(id, line)| sqlite.upsert(id, line).is_ok());
+    say("publish of one upsert, no file", &format!("{ours}; SQLite {}", rows.median()));
+    ratio("lessons_publish_over_sqlite", rows.ratio(&ours));
 }
 
 fn refresh(path: &Path) -> Result {

@@ -1,9 +1,10 @@
 //! Reading beside a writer that never rests.
 
+use std::error::Error;
 use std::hint::black_box;
 use std::path::Path;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
-use std::thread::{self, Thread};
+use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use benches::lessons::Corpus;
@@ -50,21 +51,26 @@ pub(crate) fn beside_a_writer(path: &Path, lessons: usize) -> Result {
     let and = |index: &LessonsIndex| {
         for [task, activity, failure] in &three {
             let snapshot = index.snapshot();
-            // What is written takes lessons out of these lists.
             black_box(query(&snapshot, task, activity, failure).iter().count());
         }
     };
     let (order, written) = (AtomicU8::new(PAUSE), AtomicU64::new(0));
     thread::scope(|scope| {
         let writer = scope.spawn(|| write(&busy, lessons, &order, &written));
-        let thread = writer.thread();
-        let shared =
-            Shared { quiet: &quiet, busy: &busy, thread, order: &order, written: &written };
-        ratio("lessons_reading_beside_a_writer", shared.compare("a look-up by id", get));
-        shared.compare("three fields, newest 10", and);
-        order.store(END, Relaxed);
-        writer.thread().unpark();
-        writer.join().map_err(|_| "the writer of the measurement panicked")?;
+        let shared = Shared {
+            quiet: &quiet,
+            busy: &busy,
+            writer: &writer,
+            order: &order,
+            written: &written,
+        };
+        let looked_up = shared.compare("a look-up by id", get);
+        let found = shared.compare("three fields, newest 10", and);
+        drop(shared);
+        let written = writer.join().map_err(|_| "the writer of the measurement panicked")?;
+        written.map_err(|error| error.to_string())?;
+        ratio("lessons_reading_beside_a_writer", looked_up?);
+        ratio("lessons_and_of_three_beside_a_writer", found?);
         Ok(())
     })
 }
@@ -72,47 +78,73 @@ pub(crate) fn beside_a_writer(path: &Path, lessons: usize) -> Result {
 struct Shared<'a> {
     quiet: &'a LessonsIndex,
     busy: &'a LessonsIndex,
-    thread: &'a Thread,
+    writer: &'a Writer<'a>,
     order: &'a AtomicU8,
     written: &'a AtomicU64,
 }
 
+type Failed = Box<dyn Error + Send + Sync>;
+type Writer<'a> = ScopedJoinHandle<'a, std::result::Result<(), Failed>>;
+
+impl Drop for Shared<'_> {
+    /// Ends the writer, also where a check of the reader fails: it would be waited for.
+    fn drop(&mut self) {
+        self.say(END);
+    }
+}
+
 impl Shared<'_> {
-    fn compare(&self, what: &str, read: impl Fn(&LessonsIndex)) -> f64 {
-        let (mut alone, mut beside) = (Vec::new(), Vec::new());
+    fn say(&self, order: u8) {
+        self.order.store(order, Relaxed);
+        self.writer.thread().unpark();
+    }
+
+    fn compare(&self, what: &str, read: impl Fn(&LessonsIndex)) -> Result<f64> {
+        let (mut alone, mut rested, mut beside) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
             alone.push(took(|| read(self.quiet)).0);
+            rested.push(took(|| read(self.busy)).0);
             let before = self.written.load(Relaxed);
-            self.order.store(WRITE, Relaxed);
-            self.thread.unpark();
+            self.say(WRITE);
             // It has to be at work first.
             while self.written.load(Relaxed) < before + 20 {
+                if self.writer.is_finished() {
+                    return Err("the writer of the measurement has ended".into());
+                }
                 thread::yield_now();
             }
             let before = self.written.load(Relaxed);
             let (cpu, wall) = took(|| read(self.busy));
             let written = self.written.load(Relaxed) - before;
-            self.order.store(PAUSE, Relaxed);
+            self.say(PAUSE);
             beside.push((cpu, number(written) / wall.as_secs_f64()));
         }
         let usual = median(beside.iter().map(|(_, rate)| *rate).collect());
         let kept = beside.iter().filter(|(_, rate)| *rate >= usual / 2.0);
         let kept: Vec<Duration> = kept.map(|(cpu, _)| *cpu).collect();
         let (rounds, alone, beside) = (kept.len(), median(alone), median(kept));
+        let rested = median(rested);
         let segments = format!("{:?}", self.busy.snapshot());
         say(
             &format!("{what}, beside a writer"),
             &format!(
-                "{beside:?} in {rounds} rounds, alone {alone:?}; {usual:.0} written a second; {segments}"
+                "{beside:?} in {rounds} rounds, alone {alone:?}, when the writer rests {rested:?}; \
+                 {usual:.0} written a second; {segments}"
             ),
         );
-        over(alone, beside)
+        Ok(over(alone, beside))
     }
 }
 
-/// Replaces lessons, one after the other, while it may.
-fn write(index: &LessonsIndex, lessons: usize, order: &AtomicU8, written: &AtomicU64) {
-    let mut corpus = Corpus::new(2);
+/// Replaces lessons, one after the other, while it may. Those that take their place are of the same
+/// kinds as all, so that a reader finds as many of each as before.
+fn write(
+    index: &LessonsIndex,
+    lessons: usize,
+    order: &AtomicU8,
+    written: &AtomicU64,
+) -> std::result::Result<(), Failed> {
+    let (mut corpus, mut line) = (Corpus::new(2), String::new());
     loop {
         match order.load(Relaxed) {
             WRITE => {}
@@ -120,11 +152,13 @@ fn write(index: &LessonsIndex, lessons: usize, order: &AtomicU8, written: &Atomi
                 thread::park();
                 continue;
             }
-            _ => return,
+            _ => return Ok(()),
         }
-        let id = format!("lesson-{:07}", corpus.below(lessons));
-        let Ok(lesson) = Lesson::builder(id).failure_msg("changed").build() else { return };
-        written.fetch_add(u64::from(index.add(lesson).is_ok()), Relaxed);
+        line.clear();
+        let number = corpus.below(lessons);
+        corpus.line(number, &mut line);
+        index.add(Lesson::parse_line(&line)?)?;
+        written.fetch_add(1, Relaxed);
     }
 }
 

@@ -1,0 +1,162 @@
+//! Many numbers, in as few bytes each as the largest of them needs.
+
+use std::cmp::Reverse;
+use std::fmt;
+
+use crate::draft::narrow;
+
+/// Holds a number for each lesson.
+pub(crate) enum Numbers {
+    One(Box<[u8]>),
+    Two(Box<[u16]>),
+    Four(Box<[u32]>),
+    Eight(Box<[u64]>),
+}
+
+impl Numbers {
+    /// Keeps some numbers, of which none is larger than `max`.
+    pub(crate) fn of(max: u64, numbers: impl Iterator<Item = u64>) -> Self {
+        if max <= u8::MAX.into() {
+            Self::One(numbers.map(fitting).collect())
+        } else if max <= u16::MAX.into() {
+            Self::Two(numbers.map(fitting).collect())
+        } else if max <= u32::MAX.into() {
+            Self::Four(numbers.map(fitting).collect())
+        } else {
+            Self::Eight(numbers.collect())
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::One(numbers) => numbers.len(),
+            Self::Two(numbers) => numbers.len(),
+            Self::Four(numbers) => numbers.len(),
+            Self::Eight(numbers) => numbers.len(),
+        }
+    }
+
+    /// Returns the places of all numbers, the largest first and equals in order.
+    pub(crate) fn largest_first(&self) -> Box<[u32]> {
+        let mut places: Box<[u32]> = (0..narrow(self.len())).collect();
+        let max = match self {
+            Self::One(_) => u8::MAX.into(),
+            Self::Two(_) => u16::MAX.into(),
+            Self::Four(_) | Self::Eight(_) => usize::MAX,
+        };
+        if max / 4 > places.len() {
+            places.sort_by_key(|at| Reverse(self.get(*at as usize)));
+            return places;
+        }
+        // How many there are of each tells where the places of those begin.
+        let below_max = |at: u32| max - usize::try_from(self.get(at as usize)).unwrap_or(max);
+        let mut starts = vec![0_u32; max + 2];
+        for at in 0..narrow(places.len()) {
+            starts[below_max(at) + 1] += 1;
+        }
+        for number in 1..starts.len() {
+            starts[number] += starts[number - 1];
+        }
+        for at in 0..narrow(places.len()) {
+            let next = &mut starts[below_max(at)];
+            places[*next as usize] = at;
+            *next += 1;
+        }
+        places
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, at: usize) -> u64 {
+        match self {
+            Self::One(numbers) => numbers[at].into(),
+            Self::Two(numbers) => numbers[at].into(),
+            Self::Four(numbers) => numbers[at].into(),
+            Self::Eight(numbers) => numbers[at],
+        }
+    }
+}
+
+fn fitting<T: TryFrom<u64, Error: fmt::Debug>>(number: u64) -> T {
+    number.try_into().expect("no number is larger than the largest")
+}
+
+/// Holds a time for each lesson, or none, in seconds.
+#[derive(Debug)]
+pub(crate) struct Seconds {
+    first: i64,
+    /// Zero where there is none, else one more than the seconds since the first.
+    since: Numbers,
+}
+
+impl Seconds {
+    /// Keeps some times; [`i64::MIN`] is none.
+    pub(crate) fn of(all: &[i64]) -> Self {
+        let known = || all.iter().copied().filter(|seconds| *seconds != i64::MIN);
+        let first = known().min().unwrap_or_default();
+        let since = |seconds: i64| match seconds {
+            i64::MIN => 0,
+            // No two times are as far apart as half of what fits in here.
+            known => known.wrapping_sub(first).cast_unsigned().wrapping_add(1),
+        };
+        let max = known().max().map_or(0, since);
+        Self { first, since: Numbers::of(max, all.iter().map(|seconds| since(*seconds))) }
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, at: usize) -> i64 {
+        match self.since.get(at) {
+            0 => i64::MIN,
+            since => self.first.wrapping_add((since - 1).cast_signed()),
+        }
+    }
+}
+
+impl fmt::Debug for Numbers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Numbers").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_come_back_whatever_they_need() {
+        for max in [0, 255, 256, 65_535, 65_536, u64::from(u32::MAX), 1 << 32, u64::MAX] {
+            let all = [0, max / 2, max];
+            let numbers = Numbers::of(max, all.into_iter());
+            assert_eq!([0, 1, 2].map(|at| numbers.get(at)), all);
+        }
+    }
+
+    #[test]
+    fn the_largest_come_first_and_equals_stay_in_order() {
+        for (max, times) in
+            [(9, 30), (255, 1), (300, 3_000), (65_535, 1), (70_000, 9), (1 << 40, 9)]
+        {
+            let all = [0, max, 5, max, 0, 5, max / 2].repeat(times);
+            let numbers = Numbers::of(max, all.iter().copied());
+            let mut wanted: Vec<u32> = (0..narrow(all.len())).collect();
+            wanted.sort_by_key(|at| Reverse(all[*at as usize]));
+            assert_eq!(*numbers.largest_first(), *wanted, "{max}");
+        }
+    }
+
+    #[test]
+    fn times_come_back_however_far_they_are_apart() {
+        // The first and the last that there is.
+        let (first, last) = (-377_705_023_201, 253_402_207_200);
+        for all in [
+            &[][..],
+            &[i64::MIN],
+            &[1_770_000_000, i64::MIN, 1_769_999_999],
+            &[-1, 0, 1],
+            &[first, i64::MIN, last, 0],
+        ] {
+            let seconds = Seconds::of(all);
+            let back: Vec<i64> = (0..all.len()).map(|at| seconds.get(at)).collect();
+            assert_eq!(back, all);
+        }
+    }
+}

@@ -213,6 +213,19 @@ impl Repository {
         deleted.map(drop).map_err(|error| chain(&error))
     }
 
+    /// Tells whether all of some commits are here.
+    pub(crate) fn has_all(&self, commits: &[ObjectId]) -> Result<bool, String> {
+        if commits.is_empty() {
+            return Ok(true);
+        }
+        let ids: Vec<String> = commits.iter().map(|id| format!("{id}\n")).collect();
+        let args = ["cat-file", "--batch-check=%(objecttype)"];
+        let said = self.network.run(args, Some(ids.concat().as_bytes()));
+        let said = said.map_err(|error| chain(&error))?;
+        let found = said.stdout.split(|byte| *byte == b'\n').filter(|line| *line == b"commit");
+        Ok(found.count() == commits.len())
+    }
+
     /// Tells whether a commit is another one or before it.
     pub(crate) fn is_ancestor(&self, commit: ObjectId, of: ObjectId) -> bool {
         let ids = [commit, of].map(|id| id.to_string());

@@ -194,6 +194,22 @@ fn settings_of_the_user_do_not_reach_the_fleet() {
     check_fleet(&yard, &ran);
 }
 
+/// The scratch repositories are made anew, so that the commits of the first run are gone.
+#[test]
+fn a_run_that_was_cut_off_goes_on_on_another_scratch_remote() {
+    let yard = fleet_yard();
+    let plan = yard.read("project/examples/fleet/fleet.toml");
+    let plan = plan.replace("one_by_one = true", "one_by_one = false");
+    let gate = "[gate]\nrun = [\"test\", \"-e\", \"FLAG\"]\n\n[land]";
+    let gate = gate.replace("FLAG", &yard.path("flag").display().to_string());
+    yard.write("project/examples/fleet/fleet.toml", plan.replace("[land]", &gate));
+    run_fleet(&yard, &[]).code(3);
+    assert!(yard.path("built/batchyard-demo/state/made").exists());
+    yard.write("flag", "");
+    let ran = run_fleet(&yard, &["--json"]);
+    check_fleet(&yard, &ran);
+}
+
 #[test]
 fn without_git_nothing_is_begun() {
     let yard = fleet_yard();

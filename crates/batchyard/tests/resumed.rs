@@ -106,31 +106,38 @@ fn what_somebody_has_committed_to_a_held_branch_lands() {
     assert_eq!(yard.git("remote.git", &["show", "main:a.txt"]), "put right");
 }
 
-/// A folder that was moved, and a new clone in place of it.
+/// A folder that was moved, a new clone elsewhere, and one in the very same place.
 #[test]
 fn a_held_run_goes_on_where_the_project_is_now() {
-    for is_clone in [false, true] {
-        let yard = planned("", &[("one", "a.txt"), ("two", "b.txt")]);
+    for (now, is_clone) in [("moved", false), ("moved", true), ("repo", true)] {
+        let yard = planned("[land]\npush = \"base\"", &[("one", "a.txt"), ("two", "b.txt")]);
         let server = Server::start(Creates::Work);
         let hook = protect(&yard);
         run(&yard, &server).code(3);
         unprotect(&hook);
         if is_clone {
-            yard.git(".", &["clone", "--quiet", "remote.git", "moved"]);
+            yard.git(".", &["clone", "--quiet", "remote.git", "new"]);
             for (key, value) in [("user.name", "T"), ("user.email", "t@example.invalid")] {
-                yard.git("moved", &["config", key, value]);
+                yard.git("new", &["config", key, value]);
             }
+        } else {
+            std::fs::rename(yard.path("repo"), yard.path("new")).expect("it is there");
         }
-        let plan = yard.read("plan/plan.toml").replace("\"../repo\"", "\"../moved\"");
-        yard.write("plan/plan.toml", plan);
-        if is_clone {
+        let plan = yard.read("plan/plan.toml").replace("\"../repo\"", "\"../new\"");
+        if is_clone && now == "moved" {
+            yard.write("plan/plan.toml", plan);
             // As long as the other one is there, its commits are.
             let ran = run(&yard, &server).code(3);
             assert!(ran.stderr.contains("begun to land on main at remote origin of"), "{ran:?}");
-            std::fs::remove_dir_all(yard.path("repo")).expect("it is there");
-        } else {
-            std::fs::rename(yard.path("repo"), yard.path("moved")).expect("it is there");
         }
+        if is_clone {
+            std::fs::remove_dir_all(yard.path("repo")).expect("it is there");
+        }
+        std::fs::rename(yard.path("new"), yard.path(now)).expect("it is there");
+        let plan = yard.read("plan/plan.toml");
+        let plan =
+            plan.replace("\"../new\"", "\"../repo\"").replace("../repo", &format!("../{now}"));
+        yard.write("plan/plan.toml", plan);
         run(&yard, &server).code(0);
         assert_eq!(main_of(&yard), "README.md a.txt b.txt");
         let commits = ["rev-list", "--count", "--no-merges", "main"];

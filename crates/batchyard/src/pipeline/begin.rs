@@ -39,17 +39,12 @@ pub(super) fn begin(
 ) -> Result<Begun, Stop> {
     let here = format!("{} at {}", place.onto, place.repository.place());
     let begun = place.state.landing().map_err(|error| unreachable(error.to_string()))?;
-    let name = match begun {
-        None => None,
-        Some((name, at)) if at == here => Some(name),
-        // The project was moved, or this is another clone of it: where the commits of its tasks were
-        // made is no more.
-        Some((_, at)) if is_gone(&at, place) => None,
+    let (name, made) = match begun {
+        Some((name, at)) if at == here => go_on(place, name)?,
+        // The project was moved, or this is another clone of it.
+        Some((name, at)) if is_gone(&at, place) => go_on(place, name)?,
         Some((_, at)) => return Err(begun_elsewhere(&at, &here, place.state)),
-    };
-    let made = match name {
-        Some(_) => place.state.made().map_err(|error| unreachable(error.to_string()))?,
-        None => Some(BTreeMap::new()),
+        None => (None, Some(BTreeMap::new())),
     };
     let is_new = name.is_none();
     let bases = session.interrupt.shielded(|| {
@@ -60,9 +55,24 @@ pub(super) fn begin(
         }
         set_branches(board, place, (remote, start), &known, made.as_ref())
     })?;
-    let name = name.map_or_else(|| place.state.begin_landing(&here), Ok);
+    let name = match name {
+        Some(name) => place.state.note_landing(&name, &here).map(|()| name),
+        None => place.state.begin_landing(&here),
+    };
     let name = name.map_err(|error| unreachable(error.to_string()))?;
     Ok(Begun { name, bases })
+}
+
+/// The commits that a landing has made, by their branches; `None` where nobody knows.
+type Made = Option<BTreeMap<String, ObjectId>>;
+
+/// Returns the name of the landing that has begun, with its commits; none where they are gone with the
+/// repository that they were made in, as this is a new clone of it.
+fn go_on(place: &Place<'_>, name: String) -> Result<(Option<String>, Made), Stop> {
+    let made = place.state.made().map_err(|error| unreachable(error.to_string()))?;
+    let commits: Vec<ObjectId> = made.iter().flatten().map(|(_, commit)| *commit).collect();
+    let is_here = place.repository.has_all(&commits).map_err(unreachable)?;
+    Ok(if is_here { (Some(name), made) } else { (None, Some(BTreeMap::new())) })
 }
 
 /// Says whether a landing onto the same base and remote began in a folder that is not there any more.

@@ -215,8 +215,13 @@ impl RunState {
         let number = |salt: u32| RandomState::new().hash_one((salt, std::process::id()));
         let name = format!("run/{:016x}{:016x}", number(0), number(1));
         self.write(MADE, b"")?;
-        self.write(LANDING, format!("{name}\n{place}").as_bytes())?;
+        self.note_landing(&name, place)?;
         Ok(name)
+    }
+
+    /// Notes where a landing is; durable.
+    pub(crate) fn note_landing(&self, name: &str, place: &str) -> io::Result<()> {
+        self.write(LANDING, format!("{name}\n{place}").as_bytes())
     }
 
     /// Returns the commits that the landing has made, by their branches; `None` where it was begun by a

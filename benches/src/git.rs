@@ -1,16 +1,21 @@
 //! The same tasks done twice: by the git program one after the other, and in one batch.
+//!
+//! All is done in folders that the caller gives and that stay: where files were deleted in numbers just
+//! now, some file systems make new ones ten times as slowly.
 
+pub mod commits;
 pub mod merges;
+pub mod push;
+pub mod rounds;
 
 use std::error::Error;
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use batch_core::Close;
-use git_batch::{Commit, GitBatch, Operation, Settings, Worktree};
+use git_batch::{Commit, GitBatch, Operation, Report, Settings, Worktree};
 
 /// How many tasks are done in each way.
 pub const TASKS: usize = 100;
@@ -34,22 +39,20 @@ type Fallible<T> = Result<T, Box<dyn Error>>;
 ///
 /// # Errors
 /// A command or an operation failed, or the trees differ.
-pub fn speedup() -> Fallible<f64> {
-    speedup_of(TASKS)
+pub fn speedup(root: &Path) -> Fallible<f64> {
+    speedup_of(root, TASKS)
 }
 
 /// As [`speedup`], with another number of tasks.
 ///
 /// # Errors
 /// As [`speedup`].
-pub fn speedup_of(tasks: usize) -> Fallible<f64> {
-    let root = tempfile::tempdir()?;
-    let (work, remote) = (root.path().join("work"), root.path().join("remote.git"));
-    prepare(root.path(), &work, &remote)?;
+pub fn speedup_of(root: &Path, tasks: usize) -> Fallible<f64> {
+    let (work, remote) = (root.join("work"), root.join("remote.git"));
+    prepare(root, &work, &remote)?;
     let batch = GitBatch::open(&work, Settings::default())?;
-    let worktrees = (0..tasks)
-        .map(|task| add_worktree(root.path(), &work, task))
-        .collect::<Fallible<Vec<_>>>()?;
+    let worktrees =
+        (0..tasks).map(|task| add_worktree(root, &work, task)).collect::<Fallible<Vec<_>>>()?;
 
     let mut one_by_one = Duration::ZERO;
     let mut batches = Vec::new();
@@ -60,13 +63,10 @@ pub fn speedup_of(tasks: usize) -> Fallible<f64> {
         }
         one_by_one += started.elapsed();
 
-        let operations = operations(round, tasks);
+        let operations = operations(&format!("batch-{round}"), tasks);
         let started = Instant::now();
-        let report = batch.apply(operations)?;
+        let report = apply(&batch, operations)?;
         batches.push(started.elapsed());
-        if let Some((id, outcome)) = report.outcomes.iter().find(|(_, end)| !end.is_success()) {
-            return Err(format!("operation {id}: {outcome:?}").into());
-        }
         if report.pushes() != 1 {
             return Err(format!("{} pushes for one batch", report.pushes()).into());
         }
@@ -91,16 +91,14 @@ pub fn speedup_of(tasks: usize) -> Fallible<f64> {
 ///
 /// # Errors
 /// A command or an operation failed, or the trees differ.
-pub fn worktrees_speedup(agents: usize) -> Fallible<f64> {
-    let root = tempfile::tempdir()?;
-    let (work, remote) = (root.path().join("work"), root.path().join("remote.git"));
-    prepare(root.path(), &work, &remote)?;
+pub fn worktrees_speedup(root: &Path, agents: usize) -> Fallible<f64> {
+    let (work, remote) = (root.join("work"), root.join("remote.git"));
+    prepare(root, &work, &remote)?;
     let mut operations = Vec::new();
     let mut by_hand = Vec::new();
     for agent in 0..agents {
-        by_hand.push(add_worktree(root.path(), &work, agent)?);
-        let (path, branch) =
-            (root.path().join(format!("ours-{agent}")), format!("ours/task-{agent}"));
+        by_hand.push(add_worktree(root, &work, agent)?);
+        let (path, branch) = (root.join(format!("ours-{agent}")), format!("ours/task-{agent}"));
         git(&work, &["worktree", "add", "-q", "-b", &branch, path_text(&path)?, "main"])?;
         for worktree in [&by_hand[agent], &path] {
             for file in 0..3 {
@@ -128,12 +126,9 @@ pub fn worktrees_speedup(agents: usize) -> Fallible<f64> {
     let before = one_by_one(&by_hand[..half])?;
     let batch = GitBatch::open(&work, Settings::default())?;
     let started = Instant::now();
-    let report = batch.apply(operations)?;
+    apply(&batch, operations)?;
     let took = started.elapsed();
     let after = one_by_one(&by_hand[half..])?;
-    if let Some((id, outcome)) = report.outcomes.iter().find(|(_, end)| !end.is_success()) {
-        return Err(format!("operation {id}: {outcome:?}").into());
-    }
     let expected = trees(&remote, "refs/heads/git/")?;
     if trees(&remote, "refs/heads/ours/")? != expected || expected.len() != agents {
         return Err("the remote has other trees for the batch than for the git program".into());
@@ -141,110 +136,15 @@ pub fn worktrees_speedup(agents: usize) -> Fallible<f64> {
     Ok((before + after).as_secs_f64() / took.as_secs_f64())
 }
 
-/// How many times faster a batch makes [`TASKS`] commits on as many new branches, without any push, than
-/// one `git fast-import` that is given the same. The medians of several turns.
-#[derive(Clone, Copy, Debug)]
-pub struct VsFastImport {
-    /// Than one that is told to make all durable, as a batch does.
-    pub durable: f64,
-    /// Than one that makes nothing durable and keeps no record.
-    pub bare: f64,
-}
-
-/// Measures that.
-///
-/// # Errors
-/// A command or an operation failed, or the trees differ.
-pub fn commits_vs_fast_import() -> Fallible<VsFastImport> {
-    let root = tempfile::tempdir()?;
-    let (work, remote) = (root.path().join("work"), root.path().join("remote.git"));
-    prepare(root.path(), &work, &remote)?;
-    let batch = GitBatch::open(&work, Settings::default())?;
-    let (mut ours, mut bare, mut durable) = (Vec::new(), Vec::new(), Vec::new());
-    for round in 0..ROUNDS {
-        let started = Instant::now();
-        fast_import(&work, &stream("import", round), &[])?;
-        bare.push(started.elapsed());
-        let started = Instant::now();
-        let settings = ["-c", "core.fsync=all", "-c", "core.fsyncMethod=fsync"];
-        fast_import(&work, &stream("durable", round), &settings)?;
-        durable.push(started.elapsed());
-        let commits: Vec<Operation> = operations(round, TASKS).into_iter().step_by(2).collect();
-        let started = Instant::now();
-        let report = batch.apply(commits)?;
-        ours.push(started.elapsed());
-        if let Some((id, outcome)) = report.outcomes.iter().find(|(_, end)| !end.is_success()) {
-            return Err(format!("operation {id}: {outcome:?}").into());
-        }
-        let made = trees(&work, &format!("refs/heads/batch-{round}/"))?;
-        for way in ["import", "durable"] {
-            let theirs = trees(&work, &format!("refs/heads/{way}-{round}/"))?;
-            if made != theirs || made.len() != TASKS {
-                return Err("the two made other trees".into());
-            }
-        }
-    }
-    for times in [&mut ours, &mut bare, &mut durable] {
-        times.sort();
-    }
-    let ours = ours[ROUNDS / 2].as_secs_f64();
-    Ok(VsFastImport {
-        durable: durable[ROUNDS / 2].as_secs_f64() / ours,
-        bare: bare[ROUNDS / 2].as_secs_f64() / ours,
-    })
-}
-
-/// Returns how long a bare `git push --atomic` of [`TASKS`] new branches takes, divided by what a whole
-/// batch takes that makes and pushes the same: at most 1, less for all that is more than the push. The
-/// medians of several turns.
-///
-/// # Errors
-/// A command or an operation failed, or the trees differ.
-pub fn bare_push_vs_batch() -> Fallible<f64> {
-    let root = tempfile::tempdir()?;
-    let (work, remote) = (root.path().join("work"), root.path().join("remote.git"));
-    prepare(root.path(), &work, &remote)?;
-    let bare = root.path().join("bare.git");
-    git(root.path(), &["clone", "-q", "--bare", path_text(&remote)?, path_text(&bare)?])?;
-    for setting in ["gc.auto", "receive.autogc"] {
-        git(&bare, &["config", setting, "0"])?;
-    }
-    let batch = GitBatch::open(&work, Settings::default())?;
-    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
-    for round in 0..ROUNDS {
-        let started = Instant::now();
-        let report = batch.apply(operations(round, TASKS))?;
-        ours.push(started.elapsed());
-        if let Some((id, outcome)) = report.outcomes.iter().find(|(_, end)| !end.is_success()) {
-            return Err(format!("operation {id}: {outcome:?}").into());
-        }
-        let refs: Vec<String> =
-            (0..TASKS).map(|task| format!("refs/heads/batch-{round}/task-{task}")).collect();
-        let mut args = vec!["push", "-q", "--atomic", path_text(&bare)?];
-        args.extend(refs.iter().map(String::as_str));
-        let started = Instant::now();
-        git(&work, &args)?;
-        theirs.push(started.elapsed());
-        let prefix = format!("refs/heads/batch-{round}/");
-        if trees(&bare, &prefix)? != trees(&remote, &prefix)? {
-            return Err("the two remotes have other trees".into());
-        }
-    }
-    ours.sort();
-    theirs.sort();
-    Ok(theirs[ROUNDS / 2].as_secs_f64() / ours[ROUNDS / 2].as_secs_f64())
-}
-
 /// Returns 64 MiB divided by what 10,000 queued operations keep of memory beyond what they carry. Only
 /// with [`alloc::Counting`](crate::alloc::Counting) as the allocator.
 ///
 /// # Errors
 /// The repository cannot be made, or the queue does not take them.
-pub fn budget_of_queued_operations() -> Fallible<f64> {
+pub fn budget_of_queued_operations(root: &Path) -> Fallible<f64> {
     const COUNT: usize = 10_000;
-    let root = tempfile::tempdir()?;
-    let (work, remote) = (root.path().join("work"), root.path().join("remote.git"));
-    prepare(root.path(), &work, &remote)?;
+    let (work, remote) = (root.join("work"), root.join("remote.git"));
+    prepare(root, &work, &remote)?;
     let settings =
         Settings::default().with_max_items(2 * COUNT).with_linger(Duration::from_hours(1));
     let batch = GitBatch::open(&work, settings)?;
@@ -273,34 +173,6 @@ pub fn budget_of_queued_operations() -> Fallible<f64> {
     #[expect(clippy::cast_precision_loss, reason = "megabytes are exact enough")]
     let kept = kept as f64;
     Ok(f64::from(64 << 20) / kept)
-}
-
-/// What `git fast-import` reads to make the commits of one round.
-fn stream(way: &str, round: usize) -> String {
-    let mut stream = String::new();
-    for task in 0..TASKS {
-        let (path, content) = file_of(task);
-        let message = format!("Do task {task}");
-        let _ = write!(
-            stream,
-            "commit refs/heads/{way}-{round}/task-{task}\ncommitter B <b@example.org> 1700000000 +0000\n\
-             data {}\n{message}\nfrom refs/heads/main^0\nM 100644 inline {path}\ndata {}\n{content}\n",
-            message.len(),
-            content.len()
-        );
-    }
-    stream
-}
-
-fn fast_import(work: &Path, stream: &str, settings: &[&str]) -> Fallible<()> {
-    let mut child = Command::new("git")
-        .current_dir(work)
-        .args(settings)
-        .args(["fast-import", "--quiet"])
-        .stdin(Stdio::piped())
-        .spawn()?;
-    child.stdin.take().ok_or("no stdin")?.write_all(stream.as_bytes())?;
-    if child.wait()?.success() { Ok(()) } else { Err("git fast-import failed".into()) }
 }
 
 /// Makes a repository with [`FILES`] files and its bare remote.
@@ -352,10 +224,11 @@ fn do_task(worktree: &Path, task: usize) -> Fallible<()> {
     git(worktree, &["push", "-q", "origin", "HEAD"])
 }
 
-fn operations(round: usize, tasks: usize) -> Vec<Operation> {
+/// A commit on a new branch in `folder` and the push of it, for each task.
+fn operations(folder: &str, tasks: usize) -> Vec<Operation> {
     (0..tasks)
         .flat_map(|task| {
-            let branch = format!("batch-{round}/task-{task}");
+            let branch = format!("{folder}/task-{task}");
             let (path, content) = file_of(task);
             let commit = Commit::new(&*branch, format!("Do task {task}"))
                 .with_base("main")
@@ -383,6 +256,15 @@ fn trees(repository: &Path, prefix: &str) -> Fallible<Vec<String>> {
 
 fn path_text(path: &Path) -> Fallible<&str> {
     path.to_str().ok_or_else(|| "the temporary folder has no UTF-8 name".into())
+}
+
+/// Runs operations, all of which have to succeed.
+fn apply(batch: &GitBatch, operations: Vec<Operation>) -> Fallible<Report> {
+    let report = batch.apply(operations)?;
+    match report.outcomes.iter().find(|(_, outcome)| !outcome.is_success()) {
+        Some((id, outcome)) => Err(format!("operation {id}: {outcome:?}").into()),
+        None => Ok(report),
+    }
 }
 
 fn git(dir: &Path, args: &[&str]) -> Fallible<()> {

@@ -1,15 +1,12 @@
 //! Merging many branches into one: by `git merge`, by `git merge-tree`, and in one batch.
 
-use std::error::Error;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use git_batch::{Commit, GitBatch, Operation, Settings};
 
-use super::{git, path_text, prepare};
-
-type Fallible<T> = Result<T, Box<dyn Error>>;
+use super::{Fallible, apply, git, path_text, prepare};
 
 /// How many branches are merged.
 pub const BRANCHES: usize = 100;
@@ -30,8 +27,8 @@ pub struct Speedup {
 ///
 /// # Errors
 /// A command or an operation failed, or the merged trees differ.
-pub fn disjoint() -> Fallible<Speedup> {
-    speedup(|branch| {
+pub fn disjoint(root: &Path) -> Fallible<Speedup> {
+    speedup(root, |branch| {
         let path = format!("src/part-{}/branch-{branch}.txt", branch % 10);
         (path, format!("by branch {branch}\n"))
     })
@@ -41,8 +38,8 @@ pub fn disjoint() -> Fallible<Speedup> {
 ///
 /// # Errors
 /// As [`disjoint`].
-pub fn one_file() -> Fallible<Speedup> {
-    speedup(|branch| {
+pub fn one_file(root: &Path) -> Fallible<Speedup> {
+    speedup(root, |branch| {
         let mut lines: Vec<String> = file().lines().map(str::to_owned).collect();
         lines[branch * GAP] = format!("changed by branch {branch}");
         ("src/long.txt".to_owned(), lines.join("\n") + "\n")
@@ -60,10 +57,9 @@ fn file() -> String {
         .concat()
 }
 
-fn speedup(edit: impl Fn(usize) -> (String, String)) -> Fallible<Speedup> {
-    let root = tempfile::tempdir()?;
-    let (work, remote) = (root.path().join("work"), root.path().join("remote.git"));
-    prepare(root.path(), &work, &remote)?;
+fn speedup(root: &Path, edit: impl Fn(usize) -> (String, String)) -> Fallible<Speedup> {
+    let (work, remote) = (root.join("work"), root.join("remote.git"));
+    prepare(root, &work, &remote)?;
     std::fs::write(work.join("src/long.txt"), file())?;
     git(&work, &["add", "."])?;
     git(&work, &["commit", "-q", "-m", "A long file"])?;
@@ -79,7 +75,7 @@ fn speedup(edit: impl Fn(usize) -> (String, String)) -> Fallible<Speedup> {
     git(&work, &["pack-refs", "--all"])?;
     git(&work, &["gc", "-q"])?;
 
-    let path = root.path().join("merging");
+    let path = root.join("merging");
     git(
         &work,
         &["worktree", "add", "-q", "--no-track", "-b", "by-merge", path_text(&path)?, "main"],
@@ -131,14 +127,6 @@ fn merge_trees(work: &Path) -> Fallible<Duration> {
     }
     git(work, &["update-ref", "refs/heads/by-tree", &tip])?;
     Ok(started.elapsed())
-}
-
-fn apply(batch: &GitBatch, operations: Vec<Operation>) -> Fallible<()> {
-    let report = batch.apply(operations)?;
-    match report.outcomes.iter().find(|(_, outcome)| !outcome.is_success()) {
-        Some((id, outcome)) => Err(format!("operation {id}: {outcome:?}").into()),
-        None => Ok(()),
-    }
 }
 
 fn ask(dir: &Path, args: &[&str]) -> Fallible<String> {

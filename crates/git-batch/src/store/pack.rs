@@ -139,20 +139,8 @@ pub(super) struct Pack {
 impl Pack {
     /// `objects` are sorted by id.
     pub(super) fn build(objects: &[Unwritten], hash: gix::hash::Kind) -> io::Result<Pack> {
-        let mut data = Vec::new();
-        data.extend_from_slice(b"PACK");
-        data.extend_from_slice(&2_u32.to_be_bytes());
-        data.extend_from_slice(&count(objects.len())?.to_be_bytes());
-        let mut entries = Vec::with_capacity(objects.len());
-        // One for all: to make one costs more than to compress a small object.
-        let mut compress = Compress::new(Compression::BEST_SPEED);
-        let mut buffer = Vec::new();
-        for (id, kind, content) in objects {
-            let offset = data.len();
-            push_header(&mut data, *kind, content.len());
-            push_compressed(&mut data, &mut compress, &mut buffer, content)?;
-            entries.push((*id, crc32(&data[offset..]), offset as u64));
-        }
+        let header = [*b"PACK", 2_u32.to_be_bytes(), count(objects.len())?.to_be_bytes()].concat();
+        let Part { mut data, entries } = Part::all(header, objects)?;
         let checksum = push_checksum(&mut data, hash)?;
         let index = build_index(&entries, checksum, hash)?;
         Ok(Pack { data, index, checksum })
@@ -188,6 +176,54 @@ impl Pack {
         hasher.update(&now.as_nanos().to_be_bytes());
         hasher.update(&std::process::id().to_be_bytes());
         hasher.try_finalize().map_err(|error| io::Error::other(error.to_string()))
+    }
+}
+
+/// Some objects of a pack, one behind the other.
+struct Part {
+    data: Vec<u8>,
+    /// The id of each object, the checksum of its bytes, and where they begin.
+    entries: Vec<(ObjectId, u32, u64)>,
+}
+
+impl Part {
+    /// What is smaller is compressed before a thread has begun.
+    const SMALL: usize = 64 << 10;
+
+    /// All of `objects`, behind `start`; in two halves at once if they are many bytes.
+    fn all(start: Vec<u8>, objects: &[Unwritten]) -> io::Result<Part> {
+        let total: usize = objects.iter().map(|(.., content)| content.len()).sum();
+        if total < Part::SMALL {
+            return Part::of(start, objects);
+        }
+        let mut before = 0;
+        let is_behind = |(.., content): &Unwritten| {
+            before += content.len();
+            before * 2 > total
+        };
+        let middle = objects.iter().position(is_behind).unwrap_or(objects.len());
+        let (first, second) = objects.split_at(middle);
+        let (second, first) =
+            disk::together(|| Part::of(Vec::new(), second), || Part::of(start, first));
+        let (mut part, second) = (first?, second?);
+        let start = part.data.len() as u64;
+        part.data.extend_from_slice(&second.data);
+        part.entries.extend(second.entries.iter().map(|&(id, crc, at)| (id, crc, start + at)));
+        Ok(part)
+    }
+
+    fn of(mut data: Vec<u8>, objects: &[Unwritten]) -> io::Result<Part> {
+        let mut entries = Vec::with_capacity(objects.len());
+        // One for all: to make one costs more than to compress a small object.
+        let mut compress = Compress::new(Compression::BEST_SPEED);
+        let mut buffer = Vec::new();
+        for (id, kind, content) in objects {
+            let offset = data.len();
+            push_header(&mut data, *kind, content.len());
+            push_compressed(&mut data, &mut compress, &mut buffer, content)?;
+            entries.push((*id, crc32(&data[offset..]), offset as u64));
+        }
+        Ok(Part { data, entries })
     }
 }
 

@@ -136,23 +136,29 @@ impl Store {
 
         let packed: Vec<&RefMove> =
             packed.into_iter().filter(|m| !arrived.contains(&m.name)).collect();
-        let new_file = if packed.is_empty() {
-            None
-        } else {
-            for m in &packed {
-                file.set(m.name.as_bstr(), m.new);
-            }
-            Some(file.prepare().map_err(|error| faults(&packed, &error))?)
-        };
+        for m in &packed {
+            file.set(m.name.as_bstr(), m.new);
+        }
         let committer = signer.reflog_bytes();
         let begins = self.begins_reflogs();
         // Before the branches, as git does: a line too many is no harm, one too few is.
-        each(moves, |m| {
-            if arrived.contains(&m.name) {
-                return Ok(());
-            }
-            self.log_move(m, &committer, begins).map_err(|error| not_moved(m, &error))
-        })?;
+        let log = || {
+            each(moves, |m| {
+                if arrived.contains(&m.name) {
+                    return Ok(());
+                }
+                self.log_move(m, &committer, begins).map_err(|error| not_moved(m, &error))
+            })
+        };
+        let new_file = if packed.is_empty() {
+            log()?;
+            None
+        } else {
+            // The disk has its work while the others are made.
+            let (new_file, logged) = disk::together(|| file.prepare(), log);
+            logged?;
+            Some(new_file.map_err(|error| faults(&packed, &error))?)
+        };
         stops::reach("reflogs written");
         if let Some(new_file) = new_file {
             new_file.commit().map_err(|error| faults(&packed, &error))?;

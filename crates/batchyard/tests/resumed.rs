@@ -161,6 +161,28 @@ fn a_state_of_another_layout_says_who_can_end_it() {
     run(&yard, &server).refused(&["no state of a run"]);
 }
 
+/// It was cut off before anything was asked, so that there is nothing to go on with.
+#[test]
+fn a_state_in_which_nothing_was_asked_is_in_nobody_s_way() {
+    let yard = planned("", &[("one", "a.txt")]);
+    let server = Server::start(Creates::Work);
+    let hook = protect(&yard);
+    run(&yard, &server).code(3);
+    unprotect(&hook);
+    let header = yard.read("plan/plan.toml.state/run.json");
+    std::fs::remove_dir_all(yard.path("plan/plan.toml.state")).expect("it is there");
+    let plan = yard.read("plan/plan.toml").replace("\"a.txt\"", "\"b.txt\"");
+    yard.write("plan/plan.toml", plan);
+    // Somebody else's is left alone all the same.
+    yard.write("plan/plan.toml.state/run.json", "{}");
+    run(&yard, &server).refused(&["run.json"]);
+    yard.write("plan/plan.toml.state/run.json", header);
+    yard.write("plan/plan.toml.state/wave-0.jsonl.new", "{");
+    run(&yard, &server).code(0);
+    assert_eq!((server.creates().len(), main_of(&yard).as_str()), (2, "README.md b.txt"));
+    assert!(!yard.path("plan/plan.toml.state").exists());
+}
+
 /// It was paid for, so it is no refusal, and nothing of it is paid again.
 #[test]
 fn results_of_a_state_that_are_damaged_leave_the_run_unfinished() {

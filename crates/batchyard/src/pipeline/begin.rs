@@ -10,6 +10,7 @@ use super::land::{Place, unreachable};
 use super::state::RunState;
 use crate::cli::Session;
 use crate::exit::Stop;
+use crate::plan::Push;
 use crate::repository::{LocalBranch, RemoteBranches};
 
 /// A landing whose branches are where they begin.
@@ -99,19 +100,26 @@ fn set_branches(
     made: Option<&BTreeMap<String, ObjectId>>,
 ) -> Result<BTreeMap<String, ObjectId>, Stop> {
     let repository = place.repository;
+    let merges = board.plan.land.push != Push::Branches;
     let mut bases = BTreeMap::new();
     for (_, task, standing) in board.iter() {
         if !matches!(standing, Standing::Answered { .. }) {
             continue;
         }
         let branch = task.branch();
-        // The remote's branch is gone on from, unless the base has all of it.
+        // The remote's branch is gone on from, unless the base has all of it, or would get what is no
+        // more than left over.
         let published = if remote.tips.contains_key(&branch) {
             Some(repository.fetch(remote, &branch).map_err(unreachable)?)
         } else {
             None
         };
-        let published = published.filter(|there| !repository.is_ancestor(*there, start));
+        let is_left = |there| {
+            let local = known.get(&branch);
+            merges && local.is_some_and(|local| local.is_of_a_run && local.tip == there)
+        };
+        let published =
+            published.filter(|there| !is_left(*there) && !repository.is_ancestor(*there, start));
         let from = published.unwrap_or(start);
         let own = made.and_then(|made| made.get(&branch).copied());
         let Some(local) = known.get(&branch) else {

@@ -68,11 +68,13 @@ struct Header {
     started: Started,
 }
 
-/// What is read of a header of any version.
+/// What is read of a header of any version, with its text.
 #[derive(Debug, Deserialize)]
 struct Layout {
     format: String,
     version: u32,
+    #[serde(skip)]
+    text: String,
 }
 
 const FORMAT: &str = "batchyard run";
@@ -113,51 +115,29 @@ impl RunState {
         if is_there(&folder.join(OVER)).map_err(cannot)? {
             state.clear().map_err(cannot)?;
         }
-        let file = folder.join(HEADER);
-        if !is_there(&file).map_err(cannot)? {
-            // What was being written when a run ended counts for nothing.
-            let counts = |name: &String| name != lock::FILE && name.strip_suffix(".new").is_none();
-            if let Some(name) = names(folder).map_err(cannot)?.into_iter().find(counts) {
-                return Err(Stop::refused(format_args!(
-                    "the state {} holds \"{name}\", but not what it belongs to: there is no {HEADER}",
-                    folder.display()
-                ))
-                .help("remove the folder, or name another with `state`"));
-            }
-            let header = Header { format: FORMAT.to_owned(), version: VERSION, started };
-            let text = serde_json::to_vec_pretty(&header).expect("the header has string keys");
-            state.write(HEADER, &text).map_err(cannot)?;
-            state.is_new = true;
-            return Ok(state);
-        }
-        let foreign = |what: &str| {
-            Stop::refused(format_args!("the state {} {what}", folder.display()))
-                .help("finish that run as it was started, or remove the folder to give it up")
+        // What was being written when a run ended counts for nothing.
+        let counts = |name: &String| {
+            name != lock::FILE && name != HEADER && name.strip_suffix(".new").is_none()
         };
-        let text = Input::File(file).read_text()?;
-        let unreadable =
-            |error: serde_json::Error| foreign(&format!("cannot be read: {HEADER}: {error}"));
-        let layout: Layout = serde_json::from_str(&text).map_err(unreadable)?;
-        if layout.format != FORMAT {
-            return Err(foreign(&format!("is no state of a run: {HEADER} says so")));
-        }
-        if layout.version != VERSION {
-            return Err(foreign(&format!(
-                "has the layout {}, and this program knows {VERSION} only",
-                layout.version
+        let work = names(folder).map_err(cannot)?.into_iter().find(counts);
+        if is_there(&folder.join(HEADER)).map_err(cannot)? {
+            let layout = Layout::read(folder)?;
+            if work.is_some() {
+                layout.goes_on_with(folder, &started)?;
+                return Ok(state);
+            }
+            // A run that was cut off before it asked anything.
+        } else if let Some(name) = work {
+            return Err(Stop::refused(format_args!(
+                "the state {} holds \"{name}\", but not what it belongs to: there is no {HEADER}",
+                folder.display()
             ))
-            .help(
-                "end that run with the version of batchyard that began it, or remove the folder to \
-                 give its answers up",
-            ));
+            .help("remove the folder, or name another with `state`"));
         }
-        let header: Header = serde_json::from_str(&text).map_err(unreadable)?;
-        if header.started.asks != started.asks {
-            return Err(foreign("is of an unfinished run that asks something else"));
-        }
-        if header.started != started {
-            return Err(foreign("is of an unfinished run with another provider"));
-        }
+        let header = Header { format: FORMAT.to_owned(), version: VERSION, started };
+        let text = serde_json::to_vec_pretty(&header).expect("the header has string keys");
+        state.write(HEADER, &text).map_err(cannot)?;
+        state.is_new = true;
         Ok(state)
     }
 
@@ -299,6 +279,48 @@ impl RunState {
     fn sync(&self) -> io::Result<()> {
         File::open(&self.folder)?.sync_all()
     }
+}
+
+impl Layout {
+    fn read(folder: &Path) -> Result<Layout, Stop> {
+        let text = Input::File(folder.join(HEADER)).read_text()?;
+        let layout: Layout =
+            serde_json::from_str(&text).map_err(|error| unreadable(folder, &error))?;
+        if layout.format != FORMAT {
+            return Err(foreign(folder, &format!("is no state of a run: {HEADER} says so")));
+        }
+        Ok(Layout { text, ..layout })
+    }
+
+    /// Checks that a run which asks this goes on with what is there.
+    fn goes_on_with(&self, folder: &Path, started: &Started) -> Result<(), Stop> {
+        if self.version != VERSION {
+            let (there, here) = (self.version, VERSION);
+            let what = format!("has the layout {there}, and this program knows {here} only");
+            return Err(foreign(folder, &what).help(
+                "end that run with the version of batchyard that began it, or remove the folder to \
+                 give its answers up",
+            ));
+        }
+        let header: Header =
+            serde_json::from_str(&self.text).map_err(|error| unreadable(folder, &error))?;
+        if header.started.asks != started.asks {
+            return Err(foreign(folder, "is of an unfinished run that asks something else"));
+        }
+        if header.started != *started {
+            return Err(foreign(folder, "is of an unfinished run with another provider"));
+        }
+        Ok(())
+    }
+}
+
+fn foreign(folder: &Path, what: &str) -> Stop {
+    Stop::refused(format_args!("the state {} {what}", folder.display()))
+        .help("finish that run as it was started, or remove the folder to give it up")
+}
+
+fn unreadable(folder: &Path, error: &serde_json::Error) -> Stop {
+    foreign(folder, &format!("cannot be read: {HEADER}: {error}"))
 }
 
 /// Returns the names in the folder, as far as they are text.

@@ -6,7 +6,7 @@ mod support;
 use std::fs;
 use std::process::{Command, Stdio};
 
-use git_batch::{Commit, GitBatch, Operation, Outcome, Report, Settings, stops};
+use git_batch::{Commit, Gate, GitBatch, Operation, Outcome, Report, Settings, stops};
 use support::{Fixture, landed};
 
 fn commit(id: &str, branch: &str, base: &str) -> Operation {
@@ -91,6 +91,27 @@ fn nor_where_another_process_goes_on_with_the_rest() {
         landed(&report, "push alone");
         fixture.assert_sound();
     }
+}
+
+/// What comes between the two pushes keeps them apart, so that the gate has to look at both.
+#[test]
+fn what_is_pushed_twice_has_passed_a_gate_twice() {
+    let fixture = Fixture::new();
+    let gate = Gate::new("true").in_folder(fixture.beside(""));
+    let git = GitBatch::open(fixture.work(), Settings::default().with_gate(gate)).unwrap();
+    let operations = vec![
+        commit("m1", "main", "main"),
+        Operation::push("p1", "main"),
+        commit("y", "y", "main~0").after("m1"),
+        commit("m2", "main", "main").after("y"),
+        Operation::push("p2", "main"),
+    ];
+    let report = git.apply(operations).unwrap();
+    for (id, _) in &report.outcomes {
+        landed(&report, id);
+    }
+    assert_eq!((report.pushes(), report.receipt().gate_runs), (2, 2));
+    fixture.assert_sound();
 }
 
 /// Its local branches move before what a group has to come before, and after what it comes after.

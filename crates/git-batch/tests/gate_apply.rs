@@ -124,25 +124,6 @@ fn a_group_with_a_culprit_is_left_out_as_a_whole() {
     assert_eq!(fixture.at_remote(["branch", "--format=%(refname:short)"]), "c\nmain\n");
 }
 
-/// What comes between them keeps the two apart, so that the first goes to the remote by itself.
-#[test]
-fn what_is_pushed_twice_has_passed_twice() {
-    let fixture = Fixture::new();
-    let operations = vec![
-        commit("m1", "main", "good\n"),
-        Operation::push("p1", "main"),
-        commit("y", "y", "bad\n").after("m1"),
-        commit("m2", "main", "good\n").after("y"),
-        Operation::push("p2", "main"),
-    ];
-    let report = apply(&fixture, operations);
-    for (id, _) in &report.outcomes {
-        landed(&report, id);
-    }
-    assert_eq!((report.pushes(), runs(&fixture)), (2, 2));
-    fixture.assert_sound();
-}
-
 /// The gate has seen a branch as it was to be in the end; what comes of it without that end is not what
 /// it has seen.
 #[test]
@@ -310,35 +291,6 @@ fn a_remote_that_never_rests_is_given_up() {
         other => panic!("{other:?}"),
     }
     assert!(runs(&fixture) <= 1 + 5, "{}", runs(&fixture));
-}
-
-/// What others push to where a branch starts is no part of it: it stays as the gate has seen it.
-#[test]
-fn a_new_branch_starts_where_it_did_however_the_remote_moves() {
-    let fixture = Fixture::new();
-    fixture.git(["push", "-q", "origin", "main:trunk"]);
-    let push = format!(
-        "cd '{}'; export GIT_INDEX_FILE=own; for b in main trunk; do git read-tree $b; \
-         git update-index --add --cacheinfo 100644,$(date +%N | git hash-object -w --stdin),theirs.txt; \
-         git update-ref refs/heads/$b $(git -c user.name=B -c user.email=b@c commit-tree -p $b \
-         -m theirs $(git write-tree)); done",
-        fixture.remote().display()
-    );
-    let start = |id: &str, base: Option<&str>| {
-        let commit = Commit::new(id, id).write(format!("{id}.txt"), "good\n");
-        let commit = match base {
-            Some(base) => commit.with_base(base),
-            None => commit,
-        };
-        [Operation::commit(id, commit), Operation::push(format!("push {id}"), id)]
-    };
-    let operations = start("a", None).into_iter().chain(start("b", Some("trunk"))).collect();
-    let report = open(&fixture, script(&fixture, &push)).apply(operations).unwrap();
-    for (id, _) in &report.outcomes {
-        landed(&report, id);
-    }
-    assert_eq!(runs(&fixture), 2);
-    fixture.assert_sound();
 }
 
 /// A tree that cannot be checked out, for want of a filter, is as one that the gate has refused.

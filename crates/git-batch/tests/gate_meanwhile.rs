@@ -67,6 +67,35 @@ fn what_others_commit_to_a_branch_that_waits_is_not_pushed() {
     fixture.assert_sound();
 }
 
+/// What others push to where a branch starts is no part of it: it stays as the gate has seen it.
+#[test]
+fn a_new_branch_starts_where_it_did_however_the_remote_moves() {
+    let fixture = Fixture::new();
+    fixture.git(["push", "-q", "origin", "main:trunk"]);
+    let push = format!(
+        "cd '{}'; export GIT_INDEX_FILE=own; for b in main trunk; do git read-tree $b; \
+         git update-index --add --cacheinfo 100644,$(date +%N | git hash-object -w --stdin),theirs.txt; \
+         git update-ref refs/heads/$b $(git -c user.name=B -c user.email=b@c commit-tree -p $b \
+         -m theirs $(git write-tree)); done",
+        fixture.remote().display()
+    );
+    let start = |id: &str, base: Option<&str>| {
+        let commit = Commit::new(id, id).write(format!("{id}.txt"), "good\n");
+        let commit = match base {
+            Some(base) => commit.with_base(base),
+            None => commit,
+        };
+        [Operation::commit(id, commit), Operation::push(format!("push {id}"), id)]
+    };
+    let operations = start("a", None).into_iter().chain(start("b", Some("trunk"))).collect();
+    let report = open(&fixture, script(&fixture, &push)).apply(operations).unwrap();
+    for (id, _) in &report.outcomes {
+        landed(&report, id);
+    }
+    assert_eq!(report.receipt().gate_runs, 2);
+    fixture.assert_sound();
+}
+
 /// Another writer has the repository when the gate has looked at a branch that waits.
 #[test]
 fn what_waits_says_that_the_lock_was_lost() {

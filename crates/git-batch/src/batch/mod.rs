@@ -15,6 +15,7 @@ mod hooks;
 mod merge;
 mod push;
 mod recovery;
+mod references;
 mod session;
 mod steps;
 mod submodules;

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use gix::refs::FullName;
 
 use super::group::Bonds;
+use super::unchanged::has_come;
 use super::{Batch, Pending, PendingKind};
 use crate::Outcome;
 
@@ -19,11 +20,19 @@ enum Phase {
     Pushes,
 }
 
+/// What is done at once, and something that has to come before.
+struct Wait {
+    unit: usize,
+    before: usize,
+    /// Not only before, but in an earlier step.
+    is_next: bool,
+}
+
 impl Batch<'_, '_> {
     /// Cuts what is built into steps: nearly always there is one. What needs something that comes later in a
     /// step than itself, as a branch that starts at a commit which is to be at the remote only, is in a
-    /// later one. What needs itself in that way, by others, is in one step with all. So is a landing, which
-    /// has one push.
+    /// later one. What needs itself in that way, by others, is in one step with those. So is a landing,
+    /// which has one push.
     pub(super) fn steps(&self, pending: Vec<Pending>) -> Vec<Vec<Pending>> {
         let steps = self.step_of_each(&pending);
         let mut cut: BTreeMap<usize, Vec<Pending>> = BTreeMap::new();
@@ -33,20 +42,18 @@ impl Batch<'_, '_> {
         cut.into_values().collect()
     }
 
-    /// Skips what needs an operation that has ended without success in an earlier step.
+    /// Skips what needs an operation that did not come in an earlier step.
     pub(super) fn skip_failed(&self, pending: &mut Vec<Pending>, outcomes: &mut [Option<Outcome>]) {
         let needs: BTreeSet<usize> = pending.iter().flat_map(|p| &p.needs).copied().collect();
-        let has_failed =
-            |need: &usize| outcomes[*need].as_ref().is_some_and(|outcome| !outcome.is_success());
+        let has_failed = |need: &usize| outcomes[*need].as_ref().is_some_and(|end| !has_come(end));
         let failed = needs.into_iter().filter(has_failed).collect();
         self.skip(failed, pending, outcomes);
     }
 
     /// The number of the step that each is in.
     pub(super) fn step_of_each(&self, pending: &[Pending]) -> Vec<usize> {
-        let at_once = vec![0; pending.len()];
         if self.is_landing {
-            return at_once;
+            return vec![0; pending.len()];
         }
         let units = self.units(pending);
         let grouped: BTreeSet<usize> = pending
@@ -61,37 +68,35 @@ impl Batch<'_, '_> {
             _ if grouped.contains(&units.root(p.operation)) => Phase::Groups,
             PendingKind::Remote | PendingKind::Push => Phase::Pushes,
         };
-        let by_operation: BTreeMap<usize, &Pending> =
-            pending.iter().map(|p| (p.operation, p)).collect();
-        // Who waits for whom, and whether for the next step.
+        let mut built = vec![None; self.operations.len()];
+        for p in pending {
+            built[p.operation] = Some(p);
+        }
         let mut waits = Vec::new();
         for p in pending {
-            for other in p.needs.iter().filter_map(|need| by_operation.get(need)) {
-                let (one, before) = (units.root(p.operation), units.root(other.operation));
-                if one != before {
-                    let is_in_time = match (phase(other), phase(p)) {
-                        _ if other.branch == p.branch => true,
-                        (Phase::Moves, Phase::Moves) => true,
-                        (first, second) => first < second,
-                    };
-                    waits.push((one, before, usize::from(!is_in_time)));
-                }
+            let unit = units.root(p.operation);
+            for &need in p.needs.iter().filter(|need| units.root(**need) != unit) {
+                let Some(other) = built[need] else { continue };
+                let is_in_time = match (phase(other), phase(p)) {
+                    _ if other.branch == p.branch => true,
+                    (Phase::Moves, Phase::Moves) => true,
+                    (first, second) => first < second,
+                };
+                waits.push(Wait { unit, before: units.root(need), is_next: !is_in_time });
             }
         }
-        let mut step = vec![0; self.operations.len()];
-        for _ in 0..=pending.len() {
-            let mut has_changed = false;
-            for &(one, before, more) in &waits {
-                if step[one] < step[before] + more {
-                    step[one] = step[before] + more;
-                    has_changed = true;
-                }
+        let mut steps = number(&waits, self.operations.len());
+        // What goes round has no number, and neither has what comes after that: there the order of the
+        // phases has to do.
+        let goes_round = |unit: &usize| steps[*unit].is_none();
+        if waits.iter().any(|wait| goes_round(&wait.unit)) {
+            for wait in &mut waits {
+                wait.is_next &= !(goes_round(&wait.unit) && goes_round(&wait.before));
             }
-            if !has_changed {
-                return pending.iter().map(|p| step[units.root(p.operation)]).collect();
-            }
+            steps = number(&waits, self.operations.len());
         }
-        at_once
+        let step_of = |p: &Pending| steps[units.root(p.operation)].unwrap_or_default();
+        pending.iter().map(step_of).collect()
     }
 
     /// Says what is done at once: what stands or falls together, a local branch, and a push with what it
@@ -99,20 +104,72 @@ impl Batch<'_, '_> {
     fn units(&self, pending: &[Pending]) -> Bonds {
         let mut units = self.bonds(pending);
         let mut local: BTreeMap<&FullName, usize> = BTreeMap::new();
-        let mut pushed: BTreeMap<&FullName, usize> = BTreeMap::new();
+        let mut pushes: BTreeMap<&FullName, usize> = BTreeMap::new();
+        let mut brought = Vec::new();
         for p in pending.iter().rev() {
             match p.kind {
-                PendingKind::Local => {
-                    units.join(*local.entry(&p.branch).or_insert(p.operation), p.operation);
-                }
-                PendingKind::Push => drop(pushed.insert(&p.branch, p.operation)),
+                PendingKind::Push => drop(pushes.insert(&p.branch, p.operation)),
                 PendingKind::Remote => {
-                    if let Some(&push) = pushed.get(&p.branch) {
-                        units.join(push, p.operation);
-                    }
+                    brought.extend(pushes.get(&p.branch).map(|push| (*push, p.operation)));
                 }
+                PendingKind::Local => drop(local.insert(&p.branch, p.operation)),
+            }
+        }
+        // The first ones first, so that the way from each to the one that stands for all is short.
+        for (push, operation) in brought.into_iter().rev() {
+            units.join(push, operation);
+        }
+        for p in pending.iter().filter(|p| p.kind == PendingKind::Local) {
+            if let Some(&first) = local.get(&p.branch) {
+                units.join(first, p.operation);
             }
         }
         units
+    }
+}
+
+/// Numbers the steps, of `count` units at most; none for what waits for itself.
+fn number(waits: &[Wait], count: usize) -> Vec<Option<usize>> {
+    let late: BTreeSet<usize> =
+        waits.iter().filter(|wait| wait.is_next).map(|wait| wait.before).collect();
+    // A larger one can be reached only by going round.
+    let most = late.len();
+    let mut steps = vec![0; count];
+    let mut has_changed = most > 0;
+    while std::mem::take(&mut has_changed) {
+        for &Wait { unit, before, is_next } in waits {
+            let least = (steps[before] + usize::from(is_next)).min(most + 1);
+            if steps[unit] < least {
+                steps[unit] = least;
+                has_changed = true;
+            }
+        }
+    }
+    steps.into_iter().map(|step| (step <= most).then_some(step)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wait((unit, before, is_next): (usize, usize, bool)) -> Wait {
+        Wait { unit, before, is_next }
+    }
+
+    #[test]
+    fn what_waits_is_behind_what_it_waits_for() {
+        let waits = [(1, 0, true), (2, 1, false), (3, 2, true), (5, 4, false)].map(wait);
+        let steps: Vec<_> = number(&waits, 6).into_iter().flatten().collect();
+        assert_eq!(steps, [0, 1, 1, 2, 0, 0]);
+    }
+
+    #[test]
+    fn what_goes_round_has_no_number_and_keeps_no_other_from_its_own() {
+        // Two that wait for each other, one behind them, and two others.
+        let waits = [(0, 1, true), (1, 0, false), (2, 1, true), (4, 3, true)].map(wait);
+        assert_eq!(number(&waits, 5), [None, None, None, Some(0), Some(1)]);
+        // Without a step between them it is no circle.
+        let waits = [(0, 1, false), (1, 0, false), (2, 1, true)].map(wait);
+        assert_eq!(number(&waits, 3), [Some(0), Some(0), Some(1)]);
     }
 }

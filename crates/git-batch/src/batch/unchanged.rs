@@ -44,14 +44,18 @@ impl Batch<'_, '_> {
         }
     }
 
-    /// Skips those whose others did not come. What the remote has, with more on top, has come.
+    /// Skips those whose others did not come.
     pub(super) fn settle_unchanged(&self, outcomes: &mut [Option<Outcome>]) {
-        let is_there = |end: &Outcome| end.is_success() || *end == Outcome::Superseded;
         for (&index, &other) in &self.unchanged {
-            if outcomes[other].as_ref().is_some_and(|end| !is_there(end)) {
+            if outcomes[other].as_ref().is_some_and(|end| !has_come(end)) {
                 let because = self.operations[other].id.clone();
                 outcomes[index] = Some(Outcome::Skipped { because });
             }
         }
     }
+}
+
+/// Whether what others stand on is there: also where the remote has it with more on top.
+pub(super) fn has_come(end: &Outcome) -> bool {
+    end.is_success() || *end == Outcome::Superseded
 }

@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::process::{Command, Stdio};
+
 use common::server::{Creates, Server};
 use common::{Ran, Yard, finish};
 use serde_json::json;
@@ -19,10 +21,16 @@ fn batches_at_two_addresses_are_cancelled_one_address_at_a_time() {
     let (first, second) = (Server::start(Creates::NeverEnd), Server::start(Creates::NeverEnd));
     for (id, server) in [("a", &first), ("b", &second)] {
         yard.write("r.jsonl", json!({ "id": id, "model": "m", "prompt": id }).to_string());
-        let args = ["run", "r.jsonl", "--provider", "anthropic", "--out", "out.jsonl"];
-        // Long enough for the create on a busy machine.
-        let more = ["--base-url", &server.url, "--timeout", "2s"];
-        llm(&yard, &[&args[..], &more].concat()).code(3);
+        let mut program = yard.program();
+        program.env("ANTHROPIC_API_KEY", KEY).args(["llm", "run", "r.jsonl", "--out", "out.jsonl"]);
+        program.args(["--provider", "anthropic", "--base-url", &server.url]);
+        let mut child = program.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("begun");
+        // It looks for the end of a batch that it knows to be there.
+        server.wait_for("GET", 1);
+        let pid = child.id().to_string();
+        let kill = Command::new("kill").args(["-s", "INT", &pid]).status();
+        assert!(kill.expect("kill runs").success());
+        assert_eq!(child.wait().expect("it ends").code(), Some(130));
     }
     let cancel = |more: &[&str]| {
         llm(&yard, &[&["cancel", "--json", "--state", "out.jsonl.state"], more].concat())

@@ -136,4 +136,10 @@ fn a_report_goes_over_no_other_file() {
     run_with(&yard, &server, &["--report", "r.html", "--dry-run"]).refused(&["--dry-run"]);
     assert!(server.seen().is_empty() && !yard.path("plan/plan.toml.state").exists());
     assert!(!yard.path("r.html").exists() && !yard.path("absent").exists());
+    // Nor over one that the run itself has made meanwhile.
+    let plan = yard.read("plan/plan.toml").replace("a.txt", ".git/x");
+    yard.write("plan/plan.toml", plan);
+    let ran = run_with(&yard, &server, &["--report", "plan/lessons.jsonl"]).code(1);
+    assert!(ran.stderr.contains("cannot write the report plan/lessons.jsonl"), "{ran:?}");
+    assert!(yard.read("plan/lessons.jsonl").contains("path_not_allowed"));
 }

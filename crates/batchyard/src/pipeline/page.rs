@@ -66,8 +66,11 @@ impl Page {
     ///
     /// # Errors
     ///
-    /// It cannot be written, for example because the disk is full.
+    /// It cannot be written, for example because the disk is full, or something else is there by now.
     pub(crate) fn write(&self, content: &Content<'_>) -> io::Result<()> {
+        if !is_page(&self.path)? {
+            return Err(io::Error::other("something else is there by now"));
+        }
         let mut name = self.path.as_os_str().to_owned();
         name.push(format!(".{}.new", std::process::id()));
         let new = PathBuf::from(name);

@@ -154,7 +154,7 @@ fn parse(part: Memory, options: &Options) -> Part {
     let mut start = 0;
     while start < part.len() {
         let end = end_of_block(&part, start);
-        match std::str::from_utf8(&part[start..end]) {
+        match simdutf8::basic::from_utf8(&part[start..end]) {
             Ok(block) => parsing.take_text(block, start, max),
             Err(_) => parsing.take_bytes(&part[start..end], start, max),
         }

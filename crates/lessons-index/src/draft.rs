@@ -62,6 +62,12 @@ impl Spot {
         }
     }
 
+    /// Returns how long the text is; zero if that is not known.
+    pub(crate) fn len(self) -> usize {
+        let is_known = self.len != u16::MAX || self.at != u16::MAX;
+        if is_known { usize::from(self.len & !Self::ESCAPED) } else { 0 }
+    }
+
     /// Returns the text, as it stands between its quotes, and whether that has escapes.
     pub(crate) fn of_line(self, line: &[u8]) -> Option<(&[u8], bool)> {
         let at = usize::from(self.at);

@@ -11,16 +11,24 @@ pub(crate) fn fold(text: &str) -> Vec<u8> {
 
 /// Appends the folded text.
 pub(crate) fn fold_into(text: &str, out: &mut Vec<u8>) {
-    if text.is_ascii() {
-        let start = out.len();
-        out.extend_from_slice(text.as_bytes());
-        out[start..].make_ascii_lowercase();
+    if fold_ascii_into(text.as_bytes(), out) {
         return;
     }
     let mut utf8 = [0; 4];
     for c in text.chars() {
         out.extend_from_slice(fold_char(c).encode_utf8(&mut utf8).as_bytes());
     }
+}
+
+/// Appends the folded text if all of it is ASCII, and returns whether it is.
+pub(crate) fn fold_ascii_into(text: &[u8], out: &mut Vec<u8>) -> bool {
+    if !text.is_ascii() {
+        return false;
+    }
+    let start = out.len();
+    out.extend_from_slice(text);
+    out[start..].make_ascii_lowercase();
+    true
 }
 
 /// The standard library proposes a character, Unicode's folding table decides whether both are

@@ -1,6 +1,6 @@
 //! The hash of the tables in memory. It differs from process to process and is never stored.
 
-use std::hash::BuildHasher;
+use std::hash::{BuildHasher, Hasher as _};
 use std::sync::LazyLock;
 
 pub(crate) type Hasher = foldhash::fast::RandomState;
@@ -14,5 +14,7 @@ pub(crate) fn of(text: &str) -> u64 {
 
 /// Hashes a word of a text.
 pub(crate) fn of_word(word: &[u8]) -> u64 {
-    STATE.hash_one(word)
+    let mut hasher = STATE.build_hasher();
+    hasher.write(word);
+    hasher.finish()
 }

@@ -76,6 +76,39 @@ impl DerefMut for Memory {
     }
 }
 
+/// Takes bytes that come one after the other.
+pub(crate) struct Growing {
+    bytes: Memory,
+    len: usize,
+}
+
+impl Growing {
+    /// Starts with room for so many.
+    pub(crate) fn with_room(room: usize) -> Self {
+        Self { bytes: Memory::zeroed(room), len: 0 }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn append(&mut self, more: &[u8]) {
+        let len = self.len + more.len();
+        if len > self.bytes.len() {
+            let mut larger = Memory::zeroed(len.next_power_of_two());
+            larger[..self.len].copy_from_slice(&self.bytes[..self.len]);
+            self.bytes = larger;
+        }
+        self.bytes[self.len..len].copy_from_slice(more);
+        self.len = len;
+    }
+
+    pub(crate) fn finish(mut self) -> Memory {
+        self.bytes.truncate(self.len);
+        self.bytes
+    }
+}
+
 /// Copies the bytes only if there are so many that huge pages are worth it.
 impl From<Vec<u8>> for Memory {
     fn from(mut bytes: Vec<u8>) -> Self {
@@ -94,5 +127,25 @@ impl From<Vec<u8>> for Memory {
 impl fmt::Debug for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Memory").field("len", &self.len).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_grows_keeps_its_bytes_whatever_room_it_began_with() {
+        for room in [0, 1, 9_999, 5 << 20] {
+            let mut growing = Growing::with_room(room);
+            let mut wanted = Vec::new();
+            for n in 0..2_000_u32 {
+                let more = n.to_le_bytes().repeat(n as usize % 7);
+                growing.append(&more);
+                wanted.extend(more);
+            }
+            assert_eq!(growing.len(), wanted.len());
+            assert_eq!(*growing.finish(), *wanted, "{room}");
+        }
     }
 }

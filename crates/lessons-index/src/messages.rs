@@ -6,8 +6,7 @@ use std::ops::Range;
 use memchr::memmem::Finder;
 
 use crate::draft::narrow;
-use crate::fold;
-use crate::memory::Memory;
+use crate::memory::{Growing, Memory};
 use crate::segment::Segment;
 use crate::signature::Signature;
 
@@ -29,13 +28,17 @@ pub(crate) struct Messages {
 impl Messages {
     pub(crate) fn of(segment: &Segment) -> Self {
         let count = segment.len() as usize;
-        let (mut bytes, mut ends) = (Vec::with_capacity(count * 32), Vec::with_capacity(count));
+        // One by one into pages that are huge from the start: memory is what this waits for.
+        let mut bytes = Growing::with_room(segment.message_bytes() + count);
+        let (mut message, mut ends) = (Vec::new(), Vec::with_capacity(count));
         for doc in 0..segment.len() {
-            fold::fold_into(&segment.message(doc), &mut bytes);
-            ends.push(narrow(bytes.len()));
-            bytes.push(BORDER);
+            message.clear();
+            segment.fold_message(doc, &mut message);
+            message.push(BORDER);
+            bytes.append(&message);
+            ends.push(narrow(bytes.len() - 1));
         }
-        let mut messages = Self { bytes: bytes.into(), ends: ends.into(), signature: None };
+        let mut messages = Self { bytes: bytes.finish(), ends: ends.into(), signature: None };
         if count >= INDEXED_FROM {
             messages.signature = Some(Signature::of(&messages));
         }

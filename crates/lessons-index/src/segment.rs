@@ -11,6 +11,7 @@ use crate::deaths::Deaths;
 use crate::draft::{Chunk, Entry, Place, Spot, Texts, Votes};
 use crate::fast::Fast;
 use crate::fingerprint::Failures;
+use crate::fold;
 use crate::messages::Messages;
 use crate::numbers::{Numbers, Seconds};
 use crate::parse::Parser;
@@ -113,6 +114,28 @@ impl Segment {
     /// Returns the message.
     pub(crate) fn message(&self, doc: u32) -> Cow<'_, str> {
         self.text(doc, self.texts[doc as usize].message, |record| record.failure_msg)
+    }
+
+    /// Appends the folded message.
+    pub(crate) fn fold_message(&self, doc: u32, out: &mut Vec<u8>) {
+        if !self.fold_plain(doc, self.texts[doc as usize].message, out) {
+            fold::fold_into(&self.message(doc), out);
+        }
+    }
+
+    /// Appends the folded resolution.
+    pub(crate) fn fold_resolution(&self, doc: u32, out: &mut Vec<u8>) {
+        if !self.fold_plain(doc, self.texts[doc as usize].resolution, out) {
+            fold::fold_into(&self.resolution(doc), out);
+        }
+    }
+
+    /// Folds a text that needs no decoding at all; returns whether it is one.
+    fn fold_plain(&self, doc: u32, spot: Spot, out: &mut Vec<u8>) -> bool {
+        match spot.of_line(self.line(self.place(doc))) {
+            Some((text, false)) => fold::fold_ascii_into(text, out),
+            _ => false,
+        }
     }
 
     /// Returns the resolution.
@@ -248,6 +271,11 @@ impl Segment {
             used[place.chunk as usize] += place.len as usize;
         }
         used
+    }
+
+    /// Returns how long the messages are together, as far as that is known.
+    pub(crate) fn message_bytes(&self) -> usize {
+        self.texts.iter().map(|texts| texts.message.len()).sum()
     }
 
     /// Returns the bytes of the chunks, garbage included.

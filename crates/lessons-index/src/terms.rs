@@ -260,10 +260,12 @@ impl Stream {
             text.clear();
             match segment.messages.get() {
                 Some(messages) => text.extend_from_slice(messages.get(doc as usize)),
-                None => fold::fold_into(&segment.message(doc), &mut text),
+                None => segment.fold_message(doc, &mut text),
             }
             text.push(b' ');
-            ranked_text(&[&segment.resolution(doc), pattern], &mut text);
+            segment.fold_resolution(doc, &mut text);
+            text.push(b' ');
+            ranked_text(&[pattern], &mut text);
             for_each_word(&text, |word, _| hashes.push(word));
             ends.push(hashes.len());
             if (doc + 1).is_multiple_of(BATCH) {

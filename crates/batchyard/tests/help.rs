@@ -161,3 +161,26 @@ fn what_the_readmes_type_can_be_typed() {
     }
     assert!(examples >= 5, "{examples} examples were found");
 }
+
+/// The program itself says which keys there are.
+#[test]
+fn every_key_of_a_plan_stands_in_the_readme_and_in_the_example() {
+    let example = include_str!("../../../examples/fleet/fleet.toml");
+    let yard = Yard::new();
+    let plans = OWN.split_once("## Plans").expect("a section").1;
+    let mut keys = 0;
+    for table in ["", "[land]", "[gate]\nrun = [\"x\"]", "[demo]\nsource = \".\"", "[[task]]"] {
+        let head = "prompts = \"p\"\nlessons = \"l\"\n";
+        yard.write("plan.toml", format!("{head}{table}\nunknown_key = 1\n"));
+        let said = yard.run(["run", "plan.toml"]).code(2).stderr;
+        let known = said.split_once("expected").expect("the keys are told").1;
+        for key in code(known) {
+            keys += 1;
+            let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+            let has = |text: &str| text.split(|c| !is_word(c)).any(|word| word == key);
+            assert!(has(plans), "README.md lacks {key} of {table}");
+            assert!(has(example), "fleet.toml lacks {key} of {table}");
+        }
+    }
+    assert!(keys > 20, "{keys} keys were found");
+}

@@ -37,8 +37,8 @@ const PLAN: &str = r#"A plan is TOML; paths in it are relative to its folder:
     data = { goal = "..." }       # values for the template
 
 Left out here: base_url, remote, answers, state, allow, max_cost, prices; onto and push in [land]; run
-and env in [gate]; max_tokens, after and expect of a task. "offline" takes the answer to a task from ID.json, ID.md or
-ID.txt in the folder `answers`, and stops before the push.
+and env in [gate]; max_tokens, after and expect of a task. "offline" takes the answer to a task from
+ID.json, ID.md or ID.txt in the folder `answers`, and stops before the push.
 
 A run that did not end (status 3 or 130) keeps its state in PLAN.toml.state; the same command goes
 on with it and pays for nothing twice."#;

@@ -67,7 +67,8 @@
 //!   take ranges; elsewhere it begins anew. What was handed over is not handed over again.
 //! * Of each request of a run some 400 bytes are in memory, its id and its record among them. A request
 //!   that was submitted for a ticket is in memory as a whole until its batch is worked on: while it
-//!   lingers, and until a thread is free for it. Then its body is in a file in the state folder.
+//!   lingers, and until a thread is free for it. Then its body is in a file in the state folder; what a
+//!   crash leaves of that is removed when the folder is opened.
 //! * A request that has missed its deadline is told so, and an answer that comes later to nobody.
 //! * Linux and macOS only.
 //!

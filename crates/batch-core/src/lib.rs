@@ -210,6 +210,8 @@ mod id;
 mod items;
 mod journal;
 mod link;
+#[cfg(all(test, loom))]
+mod loom_tests;
 #[cfg(any(feature = "metrics", feature = "tracing"))]
 mod observe;
 mod observer;

@@ -1,7 +1,9 @@
 //! Threads that wait: for a moment awake, then asleep until they are called.
 
 use std::task::{Wake, Waker};
-use std::time::{Duration, Instant};
+#[cfg(not(all(test, any(loom, shuttle))))]
+use std::time::Duration;
+use std::time::Instant;
 
 use crate::sync::raw::{AtomicU32, Ordering, Thread, current, park_until};
 use crate::sync::{Arc, is_over};
@@ -24,7 +26,7 @@ impl Wake for Called {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.is_called.store(1, Ordering::Release);
+        self.is_called.swap(1, Ordering::Release);
         self.thread.unpark();
     }
 }
@@ -52,6 +54,7 @@ impl Sleeper {
 ///
 /// To fall asleep and to be woken costs two threads some microseconds each, and tens of them where
 /// the processor falls asleep too. Most batches of a quick processor are over sooner.
+#[cfg(not(all(test, any(loom, shuttle))))]
 const AWAKE: Duration = Duration::from_micros(20);
 
 /// Says whether `is_there` soon: looks again and again until `until` has come, or for some

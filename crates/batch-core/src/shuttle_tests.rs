@@ -272,6 +272,30 @@ fn shuttle_inline_alone_and_seen() {
     });
 }
 
+/// The callers run the batches while somebody closes.
+#[test]
+fn shuttle_inline_against_close() {
+    explore(|| {
+        for how in [Close::Drain, Close::Abort] {
+            let (builder, life) = adds();
+            let batcher = builder.inline().build().unwrap();
+            let clients = [1, 2].map(|item| {
+                let batcher = batcher.clone();
+                thread::spawn(move || match batcher.submit(item) {
+                    Ok(ticket) => matches!(ticket.wait(), Err(BatchError::Closed)),
+                    Err(refused) => refused.into_parts() != (item, Refusal::Closed),
+                })
+            });
+            let report = batcher.close(how, LONG);
+            assert!(report.in_flight.is_empty());
+            let given_back = join(clients).into_iter().filter(|is_given_back| *is_given_back);
+            assert_eq!(given_back.count(), report.leftovers.len());
+            drop(batcher);
+            life.wait_for_end();
+        }
+    });
+}
+
 /// The caller runs the batches, its own and those of others.
 #[test]
 fn shuttle_inline() {

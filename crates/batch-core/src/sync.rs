@@ -1,11 +1,11 @@
-//! The locks and threads of the engine, in one place: of the standard library, or shuttle's own
-//! under its tests.
+//! The locks and threads of the engine, in one place: of the standard library, or loom's or
+//! shuttle's own under their tests.
 //!
 //! A poisoned lock is taken over: no user code runs under any lock of this crate except `Eq`, `Ord`,
 //! `Clone` and `Drop` of a key and a clock of the user's, and every critical section leaves its state
 //! whole before it calls them.
 
-#[cfg(not(all(test, shuttle)))]
+#[cfg(not(all(test, any(loom, shuttle))))]
 pub(crate) use std::{
     sync::{Mutex, MutexGuard},
     thread_local,
@@ -19,14 +19,29 @@ pub(crate) use shuttle::{
     thread_local,
 };
 
+#[cfg(all(test, loom))]
+pub(crate) use loom::sync::{Mutex, MutexGuard};
+
+/// That of loom does not know constants.
+#[cfg(all(test, loom))]
+macro_rules! local_of_loom {
+    (static $name:ident: $type:ty = const $value:block;) => {
+        loom::thread_local! { static $name: $type = $value; }
+    };
+}
+#[cfg(all(test, loom))]
+pub(crate) use local_of_loom as thread_local;
+
 pub(crate) mod raw;
 
 use std::io;
 use std::sync::PoisonError;
-#[cfg(not(all(test, shuttle)))]
+#[cfg(not(all(test, any(loom, shuttle))))]
 use std::thread;
 use std::time::{Duration, Instant};
 
+#[cfg(all(test, loom))]
+use loom::thread;
 #[cfg(all(test, shuttle))]
 use shuttle::thread;
 

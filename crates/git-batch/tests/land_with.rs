@@ -3,6 +3,8 @@
 
 mod support;
 
+use std::fs;
+
 use git_batch::{
     ApplyError, Commit, Extent, Gate, GitBatch, OpErrorKind, Operation, Outcome, Report, Settings,
 };
@@ -130,4 +132,36 @@ fn nothing_comes_after_the_push_of_a_landing() {
     operations.push(Operation::push("base", "main"));
     let error = fixture.open().land_with("main", &operations, Extent::All).unwrap_err();
     assert!(matches!(error, ApplyError::DuplicateId { .. }));
+}
+
+/// It is known also when the rest is done again, because the remote has moved.
+#[test]
+fn a_new_branch_without_a_change_is_merged_again() {
+    let fixture = Fixture::new();
+    fixture.at_remote(["branch", "theirs", "main"]);
+    fixture.move_remote("theirs", "theirs.txt", "x\n");
+    let hook = fixture.work().join(".git/hooks/pre-push");
+    let script = format!(
+        "#!/bin/sh\ntest -e '{0}' && exit 0\ntouch '{0}'\nunset GIT_DIR\n\
+         cd '{1}' && git update-ref refs/heads/main theirs\n",
+        fixture.beside("overtaken").display(),
+        fixture.remote().display()
+    );
+    fs::create_dir_all(hook.parent().unwrap()).unwrap();
+    fs::write(&hook, script).unwrap();
+    support::make_executable(&hook);
+    let same = Commit::new("f", "m").with_base("main").write("README.md", "one\ntwo\nthree\n");
+    let operations = [
+        Operation::commit("same", same),
+        Operation::merge("merge", "f", "main"),
+        Operation::commit("more", Commit::new("main", "m").write("more.txt", "x")),
+        Operation::push("push", "main"),
+    ];
+    let report = fixture.open().land_with("main", &operations, Extent::All).unwrap();
+    for id in ["same", "merge"] {
+        let outcome = report.get(id);
+        assert!(matches!(outcome, Some(Outcome::NoChange { .. })), "{id}: {report:?}");
+    }
+    landed(&report, "push");
+    assert_eq!(fixture.at_remote(["show", "main:more.txt", "main:theirs.txt"]), "xx\n");
 }

@@ -291,7 +291,9 @@ impl<'a> Session<'a> {
             batch.is_landing = onto.is_some();
             batch.hold_tips(passage);
             batch.bases = std::mem::take(&mut passage.bases);
-            for (&index, end) in passage.ended.iter().filter(|(_, end)| !end.is_success()) {
+            // What later operations on the same new branch go by.
+            let is_noted = |end: &Outcome| !matches!(end, Outcome::Landed { .. });
+            for (&index, end) in passage.ended.iter().filter(|(_, end)| is_noted(end)) {
                 batch.note_failure(index, &operations[index].kind, end);
             }
             if let Some(onto) = onto

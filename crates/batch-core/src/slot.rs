@@ -284,6 +284,11 @@ impl<T, H> Filler<T, H> {
     pub(crate) fn hand_lead(&self) -> bool {
         self.0.hand_lead()
     }
+
+    /// Says whether the claim is gone, so that nobody asks for the value any more.
+    pub(crate) fn is_unwanted(&self) -> bool {
+        self.0.state() & GONE != 0
+    }
 }
 
 impl<T, H> Drop for Filler<T, H> {

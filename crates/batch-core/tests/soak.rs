@@ -9,6 +9,7 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicIsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use batch_core::{Batch, BatchProcessor, Batcher, Builder, Sim, TicketSet, keyed_fn};
@@ -98,6 +99,31 @@ fn keys_one_after_the_other_leave_no_byte() {
     for number in 1..5 {
         assert_eq!(round(number * ROUND) - before, 0, "after {} more keys", number * ROUND);
     }
+}
+
+/// A barrier that nobody waits for any more is not kept until it comes.
+#[test]
+fn flushes_that_are_dropped_leave_no_byte() {
+    const ROUND: u64 = 1_000;
+    let kept = Arc::new(Mutex::new(Vec::new()));
+    let keeper = Arc::clone(&kept);
+    let keep =
+        move |_: &u64, batch: Batch<u64, u64, Infallible>| keeper.lock().unwrap().push(batch);
+    let builder = Batcher::builder(keyed_fn(|item: &u64| *item, keep));
+    let batcher = builder.inline().delivery_timeout(None).build().unwrap();
+    let ticket = batcher.submit(1).unwrap();
+    let flush = batcher.flush();
+    let round = || {
+        (0..ROUND).for_each(|_| drop(batcher.flush()));
+        bytes()
+    };
+    let before = round();
+    for number in 1..5 {
+        assert_eq!(round() - before, 0, "after {} more flushes", number * ROUND);
+    }
+    assert!(!flush.is_done() && !ticket.is_done(), "the item is still at the processor");
+    kept.lock().unwrap().drain(..).for_each(|batch| batch.resolve_all(vec![Ok(2)]));
+    flush.wait().unwrap();
 }
 
 /// Many keys at the same time, and each time others.

@@ -11,10 +11,11 @@ use crate::current;
 use crate::error::BatchError;
 use crate::flush::Flush;
 use crate::id::ItemId;
+use crate::link::Link;
 use crate::observer::Unsent;
 use crate::park::Sleeper;
 use crate::processor::BatchProcessor;
-use crate::slot::Round;
+use crate::slot::{Filler, Round};
 use crate::sync::{deadline, is_over, spawn};
 
 /// Items that were not sent.
@@ -33,12 +34,15 @@ impl<P: BatchProcessor> Engine<P> {
     pub(crate) fn flush(&self) -> Flush {
         let now = self.now();
         let mut state = self.lock();
+        let mut unwanted = Vec::new();
         let claim = state.queue.flush(now).map(|era| {
+            unwanted = state.take_unwanted_flushes();
             let (filler, claim) = state.flush_slots.pair();
             state.flushes.push((era.0, filler));
             claim
         });
         drop(state);
+        drop(unwanted);
         self.go_on();
         Flush::new(claim)
     }
@@ -210,6 +214,17 @@ impl<P: BatchProcessor> Engine<P> {
 }
 
 impl<P: BatchProcessor> State<P> {
+    /// Takes out the flushes that nobody waits for any more, when the list would have to grow.
+    fn take_unwanted_flushes(&mut self) -> Vec<(u64, Filler<(), Link>)> {
+        if self.flushes.len() < self.flushes.capacity() {
+            return Vec::new();
+        }
+        let unwanted = self.flushes.extract_if(.., |(_, filler)| filler.is_unwanted()).collect();
+        // As many may come as there are, before the list is looked through again.
+        self.flushes.reserve(self.flushes.len());
+        unwanted
+    }
+
     /// Takes out everything that waits and counts it as handed back.
     fn take_out(&mut self) -> (Leftovers<P>, Vec<PlaceOf<P>>) {
         let drained = self.queue.drain().into_iter();

@@ -6,8 +6,9 @@ use gix::ObjectId;
 use gix::refs::FullName;
 
 use super::git_program::GitProgram;
-use super::pack::{Keep, Unwritten};
+use super::pack::Keep;
 use super::refs::{Faults, Moved, RefMove};
+use super::unwritten::Unwritten;
 use super::worktrees::CheckedOut;
 use super::{Signer, Store};
 use crate::OpError;

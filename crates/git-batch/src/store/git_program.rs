@@ -14,8 +14,9 @@ use gix::ObjectId;
 use gix::refs::FullName;
 
 use super::executor::Executor;
-use super::pack::{Keep, Pack, Unwritten};
+use super::pack::{Keep, Pack};
 use super::refs::{Faults, Moved, RefMove};
+use super::unwritten::Unwritten;
 use super::worktrees::{CheckedOut, Place};
 use super::{Signer, Store};
 use crate::program::Output;

@@ -23,6 +23,7 @@ mod reflog;
 mod refs;
 mod submodule;
 mod tree;
+mod unwritten;
 mod worktrees;
 
 use std::cell::{Cell, OnceCell, RefCell};

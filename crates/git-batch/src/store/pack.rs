@@ -1,6 +1,5 @@
 //! Writes what is in memory as one pack with its index, and makes both durable.
 
-use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
@@ -8,16 +7,13 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use gix::ObjectId;
-use gix::objs::{CommitRefIter, Kind, TreeRefIter};
-use gix::odb::memory::Storage;
+use gix::objs::Kind;
 use gix::zlib::stream::deflate::{Compress, FlushCompress};
 use gix::zlib::{Compression, Status};
 
 use super::Store;
+use super::unwritten::Unwritten;
 use crate::{OpError, disk, stops};
-
-/// An object that is only in memory.
-pub(super) type Unwritten = (ObjectId, Kind, Vec<u8>);
 
 /// What stands in the `.keep` file of a pack that no ref points into yet.
 const MARK: &[u8] = b"git-batch\n";
@@ -31,6 +27,11 @@ const TEMPORARY: [&str; 2] = ["batchyard_pack_", "batchyard_idx_"];
 pub(crate) struct Keep(Option<PathBuf>);
 
 impl Keep {
+    /// Where there is no new pack.
+    pub(super) fn none() -> Keep {
+        Keep(None)
+    }
+
     pub(super) fn of(path: PathBuf) -> Keep {
         Keep(Some(path))
     }
@@ -61,19 +62,6 @@ impl Store {
         }
     }
 
-    /// Writes all objects in memory that `tips` reach, in one pack, and forgets the others.
-    pub(crate) fn persist(&mut self, tips: &[ObjectId]) -> Result<Keep, OpError> {
-        let mut memory = self.repo.objects.reset_object_memory().unwrap_or_default();
-        let objects: Vec<Unwritten> = reachable(&memory, tips)
-            .into_iter()
-            .filter_map(|id| memory.remove(&id).map(|(kind, data)| (id, kind, data)))
-            .collect();
-        if objects.is_empty() {
-            return Ok(Keep(None));
-        }
-        self.executor.write(self, &objects)
-    }
-
     /// Writes a pack and its index, durably.
     pub(super) fn write_pack(&mut self, objects: &[Unwritten]) -> Result<Keep, OpError> {
         let folder = self.common_dir.join("objects/pack");
@@ -85,47 +73,6 @@ impl Store {
         self.fsyncs += 3;
         self.bytes += pack.data.len() as u64;
         Ok(keep)
-    }
-
-    /// Copies of the objects in memory that `tips` reach.
-    pub(super) fn unwritten(&mut self, tips: &[ObjectId]) -> Vec<Unwritten> {
-        let memory = self.repo.objects.take_object_memory().unwrap_or_default();
-        let objects = reachable(&memory, tips)
-            .into_iter()
-            .filter_map(|id| memory.get(&id).map(|(kind, data)| (id, *kind, data.clone())))
-            .collect();
-        self.repo.objects.set_object_memory(memory);
-        objects
-    }
-}
-
-/// The ids in `memory` that `tips` reach, sorted. What is not in memory is complete in the object
-/// database, so the walk ends there.
-fn reachable(memory: &Storage, tips: &[ObjectId]) -> BTreeSet<ObjectId> {
-    let mut seen = BTreeSet::new();
-    let mut queue = tips.to_vec();
-    while let Some(id) = queue.pop() {
-        let Some((kind, data)) = memory.get(&id) else { continue };
-        if seen.insert(id) {
-            queue.extend(children(*kind, data, id.kind()));
-        }
-    }
-    seen
-}
-
-fn children(kind: Kind, data: &[u8], hash: gix::hash::Kind) -> Vec<ObjectId> {
-    match kind {
-        Kind::Commit => {
-            let mut commit = CommitRefIter::from_bytes(data, hash);
-            let mut ids: Vec<ObjectId> = commit.tree_id().into_iter().collect();
-            ids.extend(CommitRefIter::from_bytes(data, hash).parent_ids());
-            ids
-        }
-        Kind::Tree => TreeRefIter::from_bytes(data, hash)
-            .filter_map(Result::ok)
-            .map(|entry| entry.oid.to_owned())
-            .collect(),
-        Kind::Blob | Kind::Tag => Vec::new(),
     }
 }
 

@@ -27,17 +27,22 @@ fn stuck(done: usize) -> Builder {
     Simulator::builder().running(usize::MAX).done_at_cancel(done)
 }
 
-/// The same, and who asks for the first time how far a batch is, is stopped.
-fn stuck_and_stopping(done: usize) -> (Simulator, Stop) {
+/// The same, and who asks for the first time how far a batch is, is stopped: so there is a batch, however
+/// long that took, before a deadline is near. Batches can be cancelled or not.
+fn stuck_and_stopping(done: usize, is_cancellable: bool) -> (Simulator, Stop) {
     let stop = Stop::new();
     let hand = stop.clone();
-    let stopping = move |call: &Call<'_>| {
-        if (call.endpoint, call.nth) == (Endpoint::Poll, 0) {
+    let before = move |call: &Call<'_>| match (call.endpoint, call.nth) {
+        (Endpoint::Poll, 0) => {
             hand.stop();
+            None
         }
-        None
+        (Endpoint::Cancel, _) if !is_cancellable => {
+            Some(Reply::error(400, "invalid_request_error", "no"))
+        }
+        _ => None,
     };
-    (stuck(done).before(stopping).start().unwrap(), stop)
+    (stuck(done).before(before).start().unwrap(), stop)
 }
 
 /// Settings under which everything goes into a batch first.
@@ -73,13 +78,13 @@ fn what_is_needed_sooner_than_a_batch_takes_is_asked_alone_and_the_rest_goes_tog
 /// twice. A restart in between changes nothing of it.
 #[test]
 fn a_batch_that_is_late_is_cancelled_and_only_what_it_did_not_do_is_asked_alone() {
-    let ((simulator, stop), place) = (stuck_and_stopping(1), Place::new());
-    let requests = due(&["a", "b"], LONG);
+    let ((simulator, stop), place) = (stuck_and_stopping(1, true), Place::new());
     let lane = || open(&simulator, &place, LaneChoice::Auto);
     let first = lane().stop(stop).build().unwrap();
-    assert!(run(&first, requests.clone()).1.is_err(), "it is at the provider");
+    let ended = run(&first, due(&["a", "b"], Duration::from_hours(1))).1;
+    assert!(ended.is_err(), "it is at the provider");
     drop(first);
-    let (outcomes, ended) = run(&lane().build().unwrap(), requests);
+    let (outcomes, ended) = run(&lane().build().unwrap(), due(&["a", "b"], LONG));
     assert_answered(&outcomes, &["a", "b"]);
     let counts = ended.unwrap().accounting;
     assert_eq!((counts.possibly_paid_twice, counts.submissions), (0, 2));
@@ -98,21 +103,21 @@ fn in_the_lane_batch_what_was_not_done_by_the_cancel_has_missed_its_deadline_unp
     assert_eq!(simulator.paid(), ["question a"]);
 }
 
-/// Batches that cannot be cancelled and never end.
-fn uncancellable() -> Simulator {
-    let refuse = |call: &Call<'_>| match call.endpoint {
-        Endpoint::Cancel => Some(Reply::error(400, "invalid_request_error", "no")),
-        _ => None,
-    };
-    stuck(0).before(refuse).start().unwrap()
+/// Returns a batch of `a` that cannot be cancelled and never ends.
+fn uncancellable(place: &Place) -> Simulator {
+    let (simulator, stop) = stuck_and_stopping(0, false);
+    let first = open(&simulator, place, LaneChoice::Auto).stop(stop).build().unwrap();
+    assert!(run(&first, [ask("a")]).1.is_err(), "it is at the provider");
+    simulator
 }
 
 /// Nobody waits beyond the deadline, and what may be paid for is not asked again.
 #[test]
 fn where_the_end_comes_late_the_deadline_is_missed() {
-    let (simulator, place) = (uncancellable(), Place::new());
+    let place = Place::new();
+    let simulator = uncancellable(&place);
     let settings = || open(&simulator, &place, LaneChoice::Auto);
-    let (outcomes, ended) = run(&settings().build().unwrap(), due(&["a"], LONG));
+    let (outcomes, ended) = run(&settings().build().unwrap(), due(&["a"], SHORT));
     assert!(missed(&outcomes[0]));
     assert_eq!(ended.unwrap().accounting.possibly_paid_twice, 0);
     // Whoever asks again does not wait again.
@@ -122,17 +127,21 @@ fn where_the_end_comes_late_the_deadline_is_missed() {
 
 #[test]
 fn where_the_end_comes_late_it_is_asked_alone_if_paying_twice_is_allowed() {
-    let (simulator, place) = (uncancellable(), Place::new());
-    let settings = || open(&simulator, &place, LaneChoice::Auto).pay_twice_for_deadlines(true);
-    // Three seconds for the create, and as many for the answer of the second one.
+    let place = Place::new();
+    let simulator = uncancellable(&place);
+    // It is cancelled after a third of the time, in vain, and then it is asked alone at once.
+    let settings = || {
+        let settings = open(&simulator, &place, LaneChoice::Auto).pay_twice_for_deadlines(true);
+        settings.headroom(Duration::from_hours(1))
+    };
     let requests = || due(&["a"], LONG * 2);
-    let llm = settings().headroom(Duration::from_secs(5)).build().unwrap();
+    let llm = settings().build().unwrap();
     let (outcomes, ended) = run(&llm, requests());
     assert_answered(&outcomes, &["a"]);
     assert_eq!(ended.unwrap().accounting.possibly_paid_twice, 1);
     drop(llm);
     assert!(run(&settings().build().unwrap(), requests()).0.is_empty());
-    assert_eq!(simulator.count(Endpoint::Ask), 1);
+    assert_eq!((simulator.count(Endpoint::Cancel), simulator.count(Endpoint::Ask)), (1, 1));
 }
 
 /// A create that is busy until the deadline is near was not taken: its requests are asked alone.
@@ -180,7 +189,7 @@ fn a_deadline_that_has_passed_sends_nothing_and_one_in_a_thousand_years_is_one()
 /// Requests that share a create but not a deadline: the one without is sent again, unpaid so far.
 #[test]
 fn what_was_cancelled_for_anothers_deadline_is_sent_again() {
-    let ((simulator, stop), place) = (stuck_and_stopping(0), Place::new());
+    let ((simulator, stop), place) = (stuck_and_stopping(0, true), Place::new());
     let first = open(&simulator, &place, LaneChoice::Auto).stop(stop).build().unwrap();
     assert!(run(&first, ["a", "b"].map(ask)).1.is_err(), "they share a batch");
     drop(first);

@@ -55,8 +55,7 @@ impl Flush {
 
     fn wait_until(&self, until: Option<Instant>) -> bool {
         let Some(claim) = &self.claim else { return true };
-        let link = claim.header();
-        claim.is_done() || (!link.is_own_processor() && claim.wait(until, || link.lead()))
+        claim.is_done() || (!claim.header().is_own_processor() && Link::wait(claim, until))
     }
 }
 

@@ -1,8 +1,12 @@
 //! What a ticket knows of the engine that will resolve it.
 
+use std::time::Instant;
+
 use crate::accumulator::LaneId;
 use crate::current;
 use crate::id::ItemId;
+use crate::park::comes_soon;
+use crate::slot::Claim;
 use crate::sync::{Arc, Weak};
 
 /// The engine as its tickets and flushes see it.
@@ -37,6 +41,15 @@ impl Link {
         if let Some(hub) = self.hub() {
             hub.lead();
         }
+    }
+
+    /// Blocks until a cell is done or `until` has come; says whether it is done.
+    ///
+    /// Where threads that wait run the batches this one sleeps at once: who runs one hands over to
+    /// threads that sleep only, and would run those of the others without end.
+    pub(crate) fn wait<T>(claim: &Claim<T, Self>, until: Option<Instant>) -> bool {
+        let link = claim.header();
+        (!link.is_led && comes_soon(until, || claim.is_done())) || claim.wait(until, || link.lead())
     }
 
     /// Says whether the calling thread runs a batch of the engine.

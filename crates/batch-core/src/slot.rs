@@ -29,7 +29,6 @@ use std::time::Instant;
 pub(crate) use self::fillers::Fillers;
 use self::waiters::{Waiter, Waiters};
 use crate::panics;
-use crate::park::comes_soon;
 use crate::sync::is_over;
 use crate::sync::raw::{AtomicU32, AtomicUsize, Ordering, UnsafeCell, current, park_until};
 
@@ -500,9 +499,6 @@ impl<T, H> Claim<T, H> {
     ///
     /// A thread that is asked to lead meanwhile calls `lead`, once each time, and goes on waiting.
     pub(crate) fn wait(&self, until: Option<Instant>, mut lead: impl FnMut()) -> bool {
-        if comes_soon(until, || self.is_done()) {
-            return true;
-        }
         while !self.is_done() {
             if self.register(Waiter::Thread(current())) {
                 break;

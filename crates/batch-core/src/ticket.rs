@@ -57,7 +57,7 @@ impl<O, E> Ticket<O, E> {
     /// Blocks until the result is there.
     ///
     /// The thread stays awake for the first 20 microseconds, and lets others run meanwhile; then it
-    /// sleeps. With an inline batcher the calling thread may be the one that runs the batch.
+    /// sleeps. With an inline batcher it sleeps at once, or is the one that runs the batch.
     ///
     /// # Errors
     /// Says why the item has no output. [`BatchError::WouldDeadlock`] comes at once if the caller
@@ -100,8 +100,8 @@ impl<O, E> Ticket<O, E> {
     /// Waits until the result is there or `until` has come; says whether it is, or will never be
     /// while this thread waits.
     pub(crate) fn wait_ready(&self, until: Option<Instant>) -> bool {
-        let link = self.claim.header();
-        self.claim.is_done() || link.is_own_processor() || self.claim.wait(until, || link.lead())
+        let is_own = self.claim.header().is_own_processor();
+        self.claim.is_done() || is_own || Link::wait(&self.claim, until)
     }
 
     /// Says whether a thread that waits for it may have to run its batch.

@@ -4,6 +4,7 @@
 
 mod common;
 
+use std::cell::Cell;
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -358,4 +359,33 @@ fn threads_that_meet_now_and_then_lose_nothing() {
     let stats = batcher.stats();
     assert_eq!((stats.accepted, stats.completed), (8_000, 8_000));
     assert_eq!((stats.queued, stats.in_flight), (0, 0));
+}
+
+/// Who waits is asked to run the next batch, also if it has waited for a moment only.
+#[test]
+fn a_caller_does_not_run_the_batches_of_others_without_end() {
+    const ROUNDS: u64 = 20_000;
+    thread_local! {
+        static RUN: Cell<u64> = const { Cell::new(0) };
+    }
+    let process = |items: &[u64]| {
+        RUN.set(RUN.get() + 1);
+        items.iter().map(|item| Ok::<_, Infallible>(item + 1)).collect()
+    };
+    let batcher = Batcher::builder(batch_fn(process)).inline().build().unwrap();
+    let longest = |client: u64| {
+        let mut longest = 0;
+        for item in client * ROUNDS..(client + 1) * ROUNDS {
+            RUN.set(0);
+            let ticket = batcher.submit(item).unwrap();
+            longest = longest.max(RUN.get());
+            assert_eq!(ticket.wait().unwrap(), item + 1);
+        }
+        longest
+    };
+    let longest = thread::scope(|scope| {
+        let clients: Vec<_> = (0..4).map(|client| scope.spawn(move || longest(client))).collect();
+        clients.into_iter().map(|client| client.join().unwrap()).max().unwrap()
+    });
+    assert!(longest < 1_000, "one submit ran {longest} batches");
 }

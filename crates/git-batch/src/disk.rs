@@ -228,8 +228,13 @@ impl Synced {
     fn failed(error: io::Error) -> Synced {
         // What says that folders cannot be made durable there, by anybody or by this user: there is nothing
         // more to be had. All else may pass.
+        let errno = Errno::from_io_error(&error);
+        // The same number as the next but one on Linux, and what network folders answer on macOS.
+        #[cfg(target_vendor = "apple")]
+        let errno =
+            errno.map(|errno| if errno == Errno::NOTSUP { Errno::OPNOTSUPP } else { errno });
         let is_final = matches!(
-            Errno::from_io_error(&error),
+            errno,
             Some(
                 Errno::INVAL
                     | Errno::OPNOTSUPP

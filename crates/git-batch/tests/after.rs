@@ -114,6 +114,33 @@ fn what_is_pushed_twice_has_passed_a_gate_twice() {
     fixture.assert_sound();
 }
 
+/// The first step of `main` loses its push, the second one the first step: all of it is tried again.
+#[test]
+fn what_has_skipped_each_other_is_tried_again() {
+    let fixture = Fixture::new();
+    let operations = || {
+        vec![
+            commit("c", "x", "main~0"),
+            commit("m1", "main", "main"),
+            Operation::push("p1", "main").after("c"),
+            commit("y", "y", "main~0").after("m1"),
+            commit("m2", "main", "main").after("y"),
+            Operation::push("p2", "main"),
+        ]
+    };
+    let lock = fixture.work().join(".git/refs/heads/x.lock");
+    fs::write(&lock, "").unwrap();
+    let report = fixture.open().apply(operations()).unwrap();
+    assert!(is_skipped(&report, "p1"), "{report:?}");
+    fs::remove_file(&lock).unwrap();
+    let report = fixture.open().apply(operations()).unwrap();
+    for (id, _) in &report.outcomes {
+        landed(&report, id);
+    }
+    assert_eq!(fixture.at_remote(["log", "--format=%s", "-2", "main"]), "m2\nm1\n");
+    fixture.assert_sound();
+}
+
 /// Its local branches move before what a group has to come before, and after what it comes after.
 #[test]
 fn a_group_comes_after_what_is_none_of_it() {

@@ -109,6 +109,53 @@ fn a_group_falls_with_what_it_has_found_there() {
     }
 }
 
+/// The group comes after what it has found there, which moves at the remote only.
+#[test]
+fn a_group_needs_what_it_has_found_at_the_remote() {
+    for is_refused in [false, true] {
+        let fixture = Fixture::new();
+        if is_refused {
+            fixture.hook("update", "test $1 != refs/heads/main");
+        }
+        let there = Commit::new("there", "There").with_base("main~0").write("there.txt", "x");
+        let operations = vec![
+            same("m1", "main"),
+            same("g1", "main").in_group("g"),
+            Operation::commit("g2", there).in_group("g"),
+            Operation::push("g3", "there").in_group("g"),
+            Operation::push("p", "main"),
+        ];
+        let report = fixture.open().apply(operations).unwrap();
+        let has_come = |(_, outcome): &(String, Outcome)| outcome.is_success() != is_refused;
+        assert!(report.outcomes.iter().all(has_come), "{report:?}");
+        let there = if is_refused { "main\n" } else { "main\nthere\n" };
+        assert_eq!(fixture.git(["branch", "--format=%(refname:short)"]), there);
+        assert_eq!(fixture.at_remote(["branch", "--format=%(refname:short)"]), there);
+        assert_eq!(report.pushes(), if is_refused { 1 } else { 2 });
+    }
+}
+
+/// It does not need the group, whose operations others may have handed in.
+#[test]
+fn what_a_group_has_found_there_does_not_fall_with_it() {
+    let fixture = Fixture::new();
+    fixture.hook("update", "test $1 != refs/heads/there");
+    let there = Commit::new("there", "There").with_base("main").write("there.txt", "x");
+    let operations = vec![
+        same("a1", "a"),
+        Operation::push("push a", "a"),
+        same("a2", "a").in_group("g"),
+        Operation::commit("there", there).in_group("g"),
+        Operation::push("push there", "there").in_group("g"),
+    ];
+    let report = fixture.open().apply(operations).unwrap();
+    assert_eq!(landed(&report, "a1"), landed(&report, "push a"));
+    assert!(matches!(report.get("push there"), Some(Outcome::Rejected { .. })), "{report:?}");
+    assert!(is_skipped(&report, "there"), "{report:?}");
+    assert_eq!(fixture.git(["branch", "--format=%(refname:short)"]), "a\nmain\n");
+    assert_eq!(fixture.at_remote(["branch", "--format=%(refname:short)"]), "a\nmain\n");
+}
+
 /// It starts at a commit of this batch that does not come, so nothing may be built on it.
 #[test]
 fn a_new_branch_without_a_change_stands_on_its_base() {

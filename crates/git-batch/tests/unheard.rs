@@ -5,6 +5,7 @@ mod support;
 
 use std::fs;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use git_batch::{ApplyError, Commit, GitBatch, OnMoved, OpErrorKind, Operation, Settings, stops};
 use support::{Fixture, landed};
@@ -422,7 +423,9 @@ fn nothing_is_held_of_what_nobody_will_ask_for() {
     let (remote, away) = (fixture.remote(), fixture.beside("away.git"));
     let vanish = format!("mv '{}' '{}'; kill -9 $PPID", remote.display(), away.display());
     fixture.hook("pre-receive", &format!("{vanish}; exit 1"));
-    let git = fixture.open();
+    // What is handed in is one batch, however long that takes.
+    let settings = Settings::default().with_linger(Duration::from_hours(1));
+    let git = GitBatch::open(fixture.work(), settings).unwrap();
     let tickets: Vec<_> =
         operations(true).into_iter().map(|operation| git.submit(operation).unwrap()).collect();
     drop(git.flush());

@@ -5,14 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::{Operation, OperationKind, Outcome};
 
 /// What is tried again of a batch that is done: what failed here, what the remote refused, what was
-/// skipped because of those, and what reads a branch after an operation that is tried again.
+/// skipped because of those or of each other, and what reads a branch after an operation that is tried
+/// again.
 pub(super) fn to_try_again(
     operations: &[&Operation],
     order: &[usize],
     ends: &BTreeMap<usize, Outcome>,
 ) -> Vec<usize> {
-    let mut again: BTreeSet<usize> = BTreeSet::new();
-    let mut ids: BTreeSet<&str> = BTreeSet::new();
+    let mut again: BTreeSet<usize> = round(operations, ends);
+    let mut ids: BTreeSet<&str> =
+        again.iter().map(|&index| operations[index].id.as_str()).collect();
     loop {
         let before = again.len();
         let mut written: BTreeSet<&str> = BTreeSet::new();
@@ -46,4 +48,59 @@ pub(super) fn to_try_again(
         }
     }
     order.iter().copied().filter(|index| again.contains(index)).collect()
+}
+
+/// What was skipped because of others that were skipped, and so on without an end: they have skipped each
+/// other, and nothing else will have them tried again.
+fn round(operations: &[&Operation], ends: &BTreeMap<usize, Outcome>) -> BTreeSet<usize> {
+    let index_of: BTreeMap<&str, usize> =
+        ends.keys().map(|&index| (operations[index].id.as_str(), index)).collect();
+    // What each was skipped because of, without those that end at something else.
+    let mut because: BTreeMap<usize, usize> = ends
+        .iter()
+        .filter_map(|(&index, end)| match end {
+            Outcome::Skipped { because } => Some((index, *index_of.get(because.as_str())?)),
+            _ => None,
+        })
+        .collect();
+    let mut followers: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for (&index, &other) in &because {
+        followers.entry(other).or_default().push(index);
+    }
+    let mut ended: Vec<usize> =
+        followers.keys().copied().filter(|other| !because.contains_key(other)).collect();
+    while let Some(other) = ended.pop() {
+        for index in followers.remove(&other).into_iter().flatten() {
+            because.remove(&index);
+            ended.push(index);
+        }
+    }
+    because.into_keys().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Operation;
+
+    #[test]
+    fn what_has_skipped_each_other_is_tried_again() {
+        let operations = ["a", "b", "c", "d", "e", "f"].map(|id| Operation::push(id, id));
+        let operations: Vec<&Operation> = operations.iter().collect();
+        let skipped = |because: &str| Outcome::Skipped { because: because.to_owned() };
+        let ends = [
+            skipped("b"),
+            skipped("a"),
+            // Behind the two of them.
+            skipped("b"),
+            // Behind one that is known to be done.
+            skipped("e"),
+            Outcome::Superseded,
+            // By itself.
+            skipped("f"),
+        ];
+        let ends: BTreeMap<usize, Outcome> = ends.into_iter().enumerate().collect();
+        let order: Vec<usize> = (0..6).collect();
+        assert_eq!(to_try_again(&operations, &order, &ends), [0, 1, 2, 5]);
+    }
 }

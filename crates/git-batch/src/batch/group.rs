@@ -37,10 +37,9 @@ impl Bonds {
 }
 
 impl Batch<'_, '_> {
-    /// Says what stands or falls together: the operations of a group, with what one of them has found
-    /// nothing to change because of; groups that change one and the same local branch, which moves as a
-    /// whole; and, where a group changes a branch at the remote
-    /// only, the pushes that bring it there.
+    /// Says what stands or falls together: the operations of a group; groups of which one has found nothing
+    /// to change because of another; groups that change one and the same local branch, which moves as a
+    /// whole; and, where a group changes a branch at the remote only, the pushes that bring it there.
     pub(super) fn bonds(&self, pending: &[Pending]) -> Bonds {
         let operations = self.operations;
         let mut bonds = Bonds { next: (0..operations.len()).collect() };
@@ -51,7 +50,7 @@ impl Batch<'_, '_> {
             }
         }
         for (&index, &other) in &self.unchanged {
-            if operations[index].group.is_some() {
+            if operations[index].group.is_some() && operations[other].group.is_some() {
                 bonds.join(other, index);
             }
         }

@@ -240,6 +240,7 @@ impl Batch<'_, '_> {
                 }
             }
         }
+        self.need_unchanged(&mut pending);
         pending
     }
 

@@ -136,14 +136,16 @@ impl Batch<'_, '_> {
         if !is_heard && record.is_kept() {
             self.session.store.hold(record.name(), &self.own_commits());
         }
+        let name = record.name().to_owned();
         let closed = match self.session.store.take_unsynced() {
             Some(error) => Err(error),
             None if is_heard => record.finish(ends),
             None => record.close(),
         };
         // It stays open then, and the next writer makes sure that the branches are where they are.
-        if let Err(error) = closed {
-            self.session.unclosed.insert(record.name().to_owned(), error.to_string());
+        match closed {
+            Ok(()) => drop(self.session.unclosed.remove(&name)),
+            Err(error) => drop(self.session.unclosed.insert(name, error.to_string())),
         }
         self.receipt.fsyncs += record.fsyncs();
     }

@@ -1,8 +1,10 @@
 //! Operations that find nothing to change, because of others that are not done yet.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use gix::refs::FullName;
 
-use super::Batch;
+use super::{Batch, Pending};
 use crate::passage::branch_of;
 use crate::{OperationKind, Outcome, guard};
 
@@ -34,6 +36,22 @@ impl Batch<'_, '_> {
             if is_new {
                 self.starts.insert(name, other);
             }
+        }
+    }
+
+    /// Makes a group need what one of it has found there already. What is in no group itself does not need
+    /// the group for that.
+    pub(super) fn need_unchanged(&self, pending: &mut [Pending]) {
+        let group_of = |index: usize| self.operations[index].group.as_deref();
+        let mut found: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
+        for (&index, &other) in &self.unchanged {
+            if let (Some(group), None) = (group_of(index), group_of(other)) {
+                found.entry(group).or_default().insert(other);
+            }
+        }
+        for p in pending {
+            let others = group_of(p.operation).and_then(|group| found.get(group));
+            p.needs.extend(others.into_iter().flatten());
         }
     }
 

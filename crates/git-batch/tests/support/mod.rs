@@ -204,7 +204,10 @@ pub(crate) fn wait_until(mut is_so: impl FnMut() -> bool) {
 
 /// A line of a shell script that waits for a file, but not for ever.
 pub(crate) fn waits_for(file: &Path) -> String {
-    format!("for n in $(seq 6000); do test -e '{}' && break; sleep 0.01; done", file.display())
+    let file = file.display();
+    format!(
+        "for n in $(seq 6000); do test -e '{file}' && break; sleep 0.01; done; test -e '{file}' || exit 1"
+    )
 }
 
 pub(crate) fn make_executable(path: &Path) {

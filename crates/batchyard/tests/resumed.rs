@@ -56,6 +56,32 @@ fn another_run_that_took_the_branch_of_a_held_task_takes_nothing_of_it() {
     }
 }
 
+/// By then nothing says any more whose it was; by hand nothing has ever said so.
+#[test]
+fn the_branch_of_a_held_task_whose_place_the_base_has_is_put_back() {
+    for is_by_hand in [false, true] {
+        let yard = planned("[land]\npush = \"base\"", &[("one", "a.txt")]);
+        let server = Server::start(Creates::Work);
+        let hook = protect(&yard);
+        run(&yard, &server).code(3);
+        unprotect(&hook);
+        if is_by_hand {
+            yard.git("repo", &["branch", "--quiet", "--force", "batchyard/one", "main"]);
+        } else {
+            run_other(&yard, &server, "", "b.txt").code(0);
+            let plan = yard.read("other/plan.toml");
+            yard.write("other/plan.toml", plan.replace("\"one\"", "\"two\""));
+            let mut program = yard.program();
+            program.env("ANTHROPIC_API_KEY", "sk-ant-very-secret");
+            finish(program.args(["run", "other/plan.toml"]), b"").code(0);
+            assert_eq!(yard.git("repo", &["for-each-ref", "refs/batchyard/run/batchyard/one"]), "");
+        }
+        let ran = run(&yard, &server).code(0);
+        assert_eq!(ran.line("one")["status"], "succeeded");
+        assert_eq!(yard.git("remote.git", &["show", "main:a.txt"]), "made");
+    }
+}
+
 /// The run has not committed yet, and what is on the branch is not its own.
 #[test]
 fn what_another_run_left_is_no_part_of_a_landing_that_goes_on() {

@@ -133,7 +133,11 @@ fn set_branches(
         let to = match own {
             // It may have committed there.
             None if made.is_none() => None,
-            Some(own) => (local.is_of_a_run && !is_in(own, local.tip)).then_some(own),
+            // Not what somebody has put in its place.
+            Some(own) => {
+                let is_over = local.is_of_a_run || is_in(local.tip, start);
+                (is_over && !is_in(own, local.tip)).then_some(own)
+            }
             None if local.tip == from => None,
             None if local.is_of_a_run => Some(from),
             None if local.is_checked_out => None,

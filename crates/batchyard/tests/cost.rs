@@ -125,8 +125,11 @@ fn a_report_tells_what_became_of_each_task() {
 fn a_report_goes_over_no_other_file() {
     let yard = planned("", &[("one", "a.txt")]);
     let server = Server::start(Creates::Work);
+    // As a file of lessons is to begin with.
+    yard.write("empty.jsonl", "");
     for (path, texts) in [
         ("plan/plan.toml", ["plan/plan.toml", "something else"]),
+        ("empty.jsonl", ["empty.jsonl", "something else"]),
         ("repo", ["repo", "is a folder"]),
         ("absent/report.html", ["absent/report.html", "cannot write"]),
         ("/dev/null", ["/dev/null", "not a file"]),

@@ -101,7 +101,7 @@ fn is_page(path: &Path) -> io::Result<bool> {
     };
     let mut beginning = Vec::new();
     file.take(BEGINNING.len() as u64).read_to_end(&mut beginning)?;
-    Ok(beginning.is_empty() || beginning == BEGINNING.as_bytes())
+    Ok(beginning == BEGINNING.as_bytes())
 }
 
 fn folder_of(path: &Path) -> &Path {

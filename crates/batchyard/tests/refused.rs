@@ -4,7 +4,7 @@ mod common;
 
 use std::process::Stdio;
 
-use common::plan::{command, planned, run};
+use common::plan::{another_plan, command, planned, run};
 use common::server::{Creates, Server};
 use common::{Yard, make_executable};
 use serde_json::json;
@@ -143,4 +143,72 @@ fn a_search_that_was_cut_off_goes_on_and_lands_nothing_twice() {
     let commits = ["rev-list", "--count", "--no-merges", "main"];
     assert_eq!(yard.git("remote.git", &commits), "4");
     assert_eq!(server.creates().len(), 1);
+}
+
+/// What somebody has merged there says nothing of what it takes from the run.
+#[test]
+fn a_base_into_which_somebody_has_merged_a_held_answer_may_still_take_nothing() {
+    let tasks = [("one", "a.txt"), ("two", "b.txt"), ("three", "c.txt")];
+    let yard = planned("[land]\npush = \"base\"", &tasks);
+    let protect = || hook(&yard, "update", "test $1 != refs/heads/main");
+    let unprotect = || std::fs::remove_file(yard.path("remote.git/hooks/update")).expect("removed");
+    protect();
+    let server = Server::start(Creates::Work);
+    run(&yard, &server).code(3);
+    unprotect();
+    yard.git("repo", &["merge", "--quiet", "--no-ff", "batchyard/one"]);
+    yard.git("repo", &["push", "--quiet", "origin", "main"]);
+    protect();
+    let summary = run(&yard, &server).code(3).summary();
+    assert_eq!((&summary["pending"], &summary["failed"]), (&json!(2), &json!(0)));
+    assert!(!yard.path("plan/lessons.jsonl").exists(), "nothing is learned from it");
+    unprotect();
+    assert_eq!(run(&yard, &server).code(0).summary()["succeeded"], 3);
+    assert_eq!(server.creates().len(), 1);
+}
+
+/// It is gone by itself, so that nobody is told to give answers up for it.
+#[test]
+fn what_is_in_the_way_for_a_while_costs_no_answers() {
+    for is_cut_off in [false, true] {
+        let tasks = [("one", "a.txt"), ("two", "b.txt")];
+        let yard = planned("[land]\npush = \"base\"", &tasks);
+        let in_the_way = if is_cut_off {
+            // It refuses the base, and is gone before halves are tried.
+            hook(&yard, "update", "mv HEAD HEAD.away; exit 1");
+            yard.path("remote.git/HEAD.away")
+        } else {
+            yard.write("remote.git/refs/heads/main.lock", "")
+        };
+        let server = Server::start(Creates::Work);
+        let ran = run(&yard, &server).code(3);
+        assert!(ran.stderr.contains("nothing is paid twice"), "{ran:?}");
+        assert!(!ran.stderr.contains("for what the answers hold"), "{ran:?}");
+        if is_cut_off {
+            for id in ["one", "two"] {
+                assert_ne!(ran.line(id)["error"]["kind"], "rejected", "{ran:?}");
+            }
+            std::fs::rename(in_the_way, yard.path("remote.git/HEAD")).expect("it is there");
+            std::fs::remove_file(yard.path("remote.git/hooks/update")).expect("it is there");
+        } else {
+            std::fs::remove_file(in_the_way).expect("it is there");
+        }
+        assert_eq!(run(&yard, &server).code(0).summary()["succeeded"], 2);
+        assert_eq!(server.creates().len(), 1);
+    }
+}
+
+/// The base has refused it, and its own branch is at the remote still when another run lands.
+#[test]
+fn a_branch_that_an_earlier_run_has_left_at_the_remote_says_how_to_replace_it() {
+    let yard = planned("", &[("one", "a.txt"), ("two", "bad.txt")]);
+    let only_base = "test $1 != refs/heads/main || ! git ls-tree --name-only $3 | grep -q ^bad";
+    hook(&yard, "update", only_base);
+    run(&yard, &Server::start(Creates::Work)).code(1);
+    another_plan(&yard, &[("bad.txt", "c.txt")]);
+    let ran = run(&yard, &Server::start(Creates::Work)).code(0);
+    let cure = "git push --force origin batchyard/two";
+    assert!(ran.stderr.contains("note: not pushed: ") && ran.stderr.contains(cure), "{ran:?}");
+    yard.git("repo", &["push", "--quiet", "--force", "origin", "batchyard/two"]);
+    assert_eq!(yard.git("remote.git", &["show", "batchyard/two:c.txt"]), "made");
 }

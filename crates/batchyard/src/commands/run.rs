@@ -200,7 +200,7 @@ fn journey(
     if let Some(fault) = &landing.fault {
         // Nothing is learned from what is no fault of a task.
         pipeline::savings(output, &summary, None, plan.demo.is_some());
-        let stop = pipeline::unlanded(fault, plan.land.push, &state);
+        let stop = pipeline::unlanded(&landing, fault, plan.land.push, &state);
         if let Err(why) = tell(None, &[stop.message().to_owned()]) {
             complain(Stop::failed(why).to_string());
         }

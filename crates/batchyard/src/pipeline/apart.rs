@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use git_batch::{Class, OperationKind, Outcome, Report};
+use git_batch::{Class, OperationKind, Outcome, Place as At, Report};
 
 use super::board::Failure;
 use super::ends::failure;
@@ -62,15 +62,23 @@ pub(super) fn land(
             Ok(report) => Round::new(tasks, report, operations),
             Err(error) if rounds.is_empty() => return Err(unreachable(chain(&error))),
             // What is known so far stands, and the rest is for the next run.
-            Err(_) => break,
+            Err(error) => {
+                let left = open.drain(..).fold(tasks, |left, more| [left, more].concat());
+                rounds.push(Round::untried(left, Failure::new("not_landed", chain(&error))));
+                break;
+            }
         };
         let (halves, why) = (round.halves(operations), round.whole.clone());
         // Such as a network that is gone.
         let is_stopped = why.is_some() && !round.is_refused
             || rounds.is_empty() && round.takes_no_branch(operations);
         rounds.push(round);
-        let goes_on = rounds.len() < patience || takes_some(&rounds, operations, made);
+        let goes_on = rounds.len() < patience || takes_some(&rounds, place.onto);
         if is_stopped || !goes_on || session.interrupt.seen() {
+            let left: Vec<usize> = open.into_iter().flatten().collect();
+            if let (true, Some(why), false) = (is_stopped, why, left.is_empty()) {
+                rounds.push(Round::untried(left, why));
+            }
             break;
         }
         if let ([_, _], Some(why)) = (halves.as_slice(), why) {
@@ -81,19 +89,11 @@ pub(super) fn land(
     Ok(rounds)
 }
 
-/// Says whether the base has a commit of this landing, so that it takes some.
-pub(super) fn takes_some(rounds: &[Round], operations: &Operations, made: &Report) -> bool {
-    let is_own = |at: usize| {
-        let id = operations.commit(at).map(|op| op.id.as_str());
-        matches!(id.and_then(|id| made.get(id)), Some(Outcome::Landed { .. }))
-    };
-    rounds.iter().filter(|round| round.whole.is_none()).any(|round| {
-        let is_in = |at: usize| {
-            let merged = operations.merge(at).and_then(|op| round.report.get(&op.id));
-            merged.is_some_and(Outcome::is_success)
-        };
-        round.tasks.iter().any(|at| is_own(*at) && is_in(*at))
-    })
+/// Says whether the remote has taken the base from one of these rounds, so that it takes some.
+pub(super) fn takes_some(rounds: &[Round], onto: &str) -> bool {
+    let base = format!("refs/heads/{onto}");
+    let moved = rounds.iter().flat_map(|round| &round.report.receipts).flat_map(|done| &done.refs);
+    moved.into_iter().any(|change| change.place == At::Remote && change.name == base)
 }
 
 impl Round {
@@ -101,6 +101,25 @@ impl Round {
         let whole = refused_whole(operations, &report);
         let is_refused = may_be_of_a_task(operations, &report);
         Round { tasks, report, whole, is_refused }
+    }
+
+    /// What could not be tried any more.
+    fn untried(tasks: Vec<usize>, why: Failure) -> Round {
+        Round { tasks, report: Report::default(), whole: Some(why), is_refused: false }
+    }
+
+    /// Says whether these tasks could not be tried any more.
+    pub(super) fn is_untried(&self) -> bool {
+        self.report.outcomes.is_empty()
+    }
+
+    /// Says whether something was in the way that need not stay, such as another push or the network.
+    pub(super) fn may_pass(&self) -> bool {
+        let is_transient = |(_, outcome): &(String, Outcome)| {
+            matches!(outcome, Outcome::Rejected { class: Class::Transient, .. })
+        };
+        self.whole.as_ref().is_some_and(|why| why.kind != "rejected")
+            || self.report.outcomes.iter().any(is_transient)
     }
 
     /// Says whether the remote has refused the base with this one task, and may have done so for what

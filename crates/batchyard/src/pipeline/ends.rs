@@ -12,6 +12,8 @@ use crate::wire::outcomes::OpLine;
 pub(super) struct Ends<'a> {
     pub(super) output: &'a Output,
     pub(super) operations: &'a Operations,
+    /// The base branch.
+    pub(super) onto: &'a str,
     /// What became of the commits.
     pub(super) made: Report,
     pub(super) rounds: Vec<Round>,
@@ -29,10 +31,18 @@ impl Ends<'_> {
             round.report.get(&op.id).is_some_and(Outcome::is_success)
         };
         let is_pushed = |(task, op): &&(Option<usize>, Operation)| match task {
-            Some(at) => self.round(*at).is_some_and(|round| is_in(op, round)),
+            Some(at) => {
+                let mut tried = self.rounds.iter().rev().filter(|round| !round.is_untried());
+                tried.find(|round| round.tasks.contains(at)).is_some_and(|round| is_in(op, round))
+            }
             None => self.rounds.iter().any(|round| is_in(op, round)),
         };
         self.operations.pushes.iter().filter(is_pushed).count()
+    }
+
+    /// Says whether the remote has refused for good what is held, and nothing else was in the way.
+    pub(super) fn is_refused_for_good(&self) -> bool {
+        !self.rounds.iter().any(Round::may_pass)
     }
 
     /// Says what holds a task, as it is told of all that are held.
@@ -66,7 +76,7 @@ impl Ends<'_> {
         let whole = round.whole.clone().map(in_short);
         if let Some(whole) = &whole
             && round.blames(at)
-            && takes_some(&self.rounds, self.operations, &self.made)
+            && takes_some(&self.rounds, self.onto)
         {
             let message = format!("with this change, and not without it, {}", whole.message);
             return on_branch(Standing::Failed(Failure { message, ..whole.clone() }));
@@ -80,7 +90,9 @@ impl Ends<'_> {
                 other => other,
             });
         }
-        if let (Some(whole), Some(_)) = (&whole, merged) {
+        if let Some(whole) = &whole
+            && (merged.is_some() || round.is_untried())
+        {
             return on_branch(Standing::Held(whole.clone()));
         }
         let pushed = outcome(self.operations.push(at));
@@ -91,7 +103,14 @@ impl Ends<'_> {
         match pushed.and_then(|end| stopped(end, whole.as_ref())) {
             Some(Standing::Failed(failure) | Standing::Held(failure)) if merged.is_some() => {
                 // Its change is where the plan wants it.
-                self.output.note(format!("note: not pushed: {}", named(failure).message));
+                let (remote, branch) = (&board.plan.remote, board.plan.tasks[at].branch());
+                let cure =
+                    if matches!(pushed, Some(Outcome::Rejected { class: Class::Transient, .. })) {
+                        format!("; over what is left there: git push --force {remote} {branch}")
+                    } else {
+                        String::new()
+                    };
+                self.output.note(format!("note: not pushed: {}{cure}", named(failure).message));
                 Standing::Landed { commit }
             }
             Some(Standing::Failed(failure)) => on_branch(Standing::Failed(named(failure))),

@@ -45,6 +45,8 @@ pub(crate) struct Landing {
     pub(crate) pushes: u64,
     /// What keeps tasks from landing that are not at fault.
     pub(crate) fault: Option<Failure>,
+    /// The remote has refused for good what is held, and nothing else was in the way.
+    pub(crate) is_refused_for_good: bool,
     /// Why nothing was pushed although no task is at fault.
     pub(crate) held_back: Option<&'static str>,
 }
@@ -97,7 +99,8 @@ pub(crate) fn land(
         // It may have been the gate that was stopped.
         session.interrupt.check()?;
     }
-    let ends = Ends { output: &session.output, operations: &operations, made, rounds };
+    let (output, onto) = (&session.output, place.onto);
+    let ends = Ends { output, operations: &operations, onto, made, rounds };
     let mut fault = None;
     for at in tasks {
         let standing = ends.standing(board, at);
@@ -110,17 +113,19 @@ pub(crate) fn land(
         pushed: if place.may_push { ends.pushed() } else { 0 },
         pushes,
         fault,
+        is_refused_for_good: ends.is_refused_for_good(),
         held_back: (!place.may_push).then_some(STOPPED),
     })
 }
 
 /// Returns the way to go on with answers that could not land.
-pub(crate) fn unlanded(fault: &Failure, push: Push, state: &RunState) -> Stop {
+pub(crate) fn unlanded(landing: &Landing, fault: &Failure, push: Push, state: &RunState) -> Stop {
     let state = state.folder().display();
     let more = match (fault.kind.as_str(), push) {
         ("gate", _) => {
             "[gate] may be another one by then; `env` there names variables that it lacks. Or "
         }
+        ("rejected", _) if !landing.is_refused_for_good => "Or ",
         ("rejected", Push::Branches) => {
             "If it is for what the answers hold, none of them will be taken: then "
         }

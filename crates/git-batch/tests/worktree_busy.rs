@@ -233,3 +233,37 @@ fn what_is_put_back_while_the_worktree_is_read_is_no_deletion() {
     assert_eq!(fixture.git(["show", "x:README.md"]), "new\n");
     assert_eq!(status(&dir), "");
 }
+
+/// A link stands in for another spelling of the name, which a file system without case answers to.
+#[test]
+fn another_name_of_a_new_file_is_not_what_the_index_has() {
+    for (command, is_there) in [("ln", false), ("mv", true)] {
+        let fixture = Fixture::new();
+        let dir = linked(&fixture, "x");
+        put(&dir, ".gitattributes", "a.slow filter=slow\n");
+        put(&dir, "a.slow", "x\n");
+        // The top has been listed when this file is read.
+        let again = format!("cd '{}'; {command} a.slow README.md; cat", dir.display());
+        fixture.git(["config", "filter.slow.clean", &again]);
+        fs::remove_file(dir.join("README.md")).unwrap();
+        landed(&apply(&fixture, capture("c", "x", &dir)), "c");
+        let there = fixture.git(["ls-tree", "-r", "--name-only", "x"]);
+        assert_eq!(there.contains("README.md"), is_there, "{command}: {there}");
+        assert_eq!(fixture.git(["show", "x:a.slow"]), "x\n");
+    }
+}
+
+/// The file system answers to both names and lists one.
+#[cfg(target_os = "macos")]
+#[test]
+fn a_change_of_case_alone_is_a_rename() {
+    let fixture = Fixture::new();
+    let dir = linked(&fixture, "x");
+    fs::rename(dir.join("README.md"), dir.join("readme.md")).unwrap();
+    fs::rename(dir.join("src"), dir.join("Src")).unwrap();
+    landed(&apply(&fixture, capture("c", "x", &dir)), "c");
+    let there = fixture.git(["ls-tree", "-r", "--name-only", "x"]);
+    let is_there = |path: &str| there.lines().any(|line| line == path);
+    assert!(is_there("readme.md") && is_there("Src/lib.rs"), "{there}");
+    assert!(!is_there("README.md") && !is_there("src/lib.rs"), "{there}");
+}

@@ -74,12 +74,16 @@ impl Scan<'_> {
     }
 
     /// Looks once more for files of the index that were not found: whoever replaces one may have been at it
-    /// in that moment, and not all file systems list a name that is just given to another file.
+    /// in that moment, and not all file systems list a name that is just given to another file. Where one
+    /// is found by the name of another, as after a change of case alone where case does not count, it is
+    /// that other one.
     pub(super) fn again(
         &mut self,
         top: &Folder,
         is_in_scope: impl Fn(&BStr) -> bool,
     ) -> Result<(), OpError> {
+        let new: BTreeMap<(u32, u32), BString> =
+            self.new.iter().map(|(path, stored)| (inode(&stored.stat), path.clone())).collect();
         for (at, entry) in self.index.entries.iter().enumerate() {
             let path = entry.path.as_bstr();
             let is_known = entry.is_skipped() || self.seen.contains_key(&at);
@@ -89,15 +93,33 @@ impl Scan<'_> {
             self.reach(top, path, |scan, folder, name| {
                 let found = folder.look(name).map_err(|error| unreadable(path, &error))?;
                 // What is in a folder there has been looked at.
-                if let Some(found) = found.filter(|found| found.kind != Kind::Folder)
-                    && let Some(sight) = scan.tracked(folder, name, at, &found)?
+                let Some(found) = found.filter(|found| found.kind != Kind::Folder) else {
+                    return Ok(());
+                };
+                // Unless it has been moved from there to here.
+                if let Some(other) = new.get(&inode(&found.stat))
+                    && scan.is_at(top, other.as_bstr(), inode(&found.stat))?
                 {
+                    return Ok(());
+                }
+                if let Some(sight) = scan.tracked(folder, name, at, &found)? {
                     scan.seen.insert(at, sight);
                 }
                 Ok(())
             })?;
         }
         Ok(())
+    }
+
+    /// Whether a path is, now, the file of that number.
+    fn is_at(&mut self, top: &Folder, path: &BStr, number: (u32, u32)) -> Result<bool, OpError> {
+        let mut is_there = false;
+        self.reach(top, path, |_, folder, name| {
+            let found = folder.look(name).map_err(|error| unreadable(path, &error))?;
+            is_there = found.is_some_and(|found| inode(&found.stat) == number);
+            Ok(())
+        })?;
+        Ok(is_there)
     }
 
     /// Enters the folders on the way to a path, if they are all there, and looks at its name in the last.
@@ -303,6 +325,11 @@ impl Options {
             _ => Mode::FILE,
         }
     }
+}
+
+/// The device of a file and its number there, as far as an index keeps them.
+fn inode(stat: &Stat) -> (u32, u32) {
+    (stat.dev, stat.ino)
 }
 
 /// What the index is to know of a file. One that changed just now is noted without its size, so

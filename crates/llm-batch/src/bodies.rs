@@ -137,7 +137,7 @@ impl Drop for Spilt {
     }
 }
 
-/// Removes what crashed processes have left of batches of tickets. Nobody else may be at the folder.
+/// Removes what processes have left of batches of tickets that they ended without. Nobody else may be at the folder.
 pub(crate) fn clear(dir: &Path) -> Result<(), Error> {
     let left = |entry: &fs::DirEntry| {
         let name = entry.file_name();

@@ -1,6 +1,6 @@
 //! What tickets and runs share: the state, the settings, and who works on which request.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
@@ -190,17 +190,24 @@ impl Engine {
     /// Refuses ids that were used in a create with another content.
     fn refuse_conflicts(&self, table: &Table) -> Result<(), Error> {
         let state = self.state();
-        let other = table.items().iter().enumerate().find(|(index, item)| {
-            let known = state.find(&item.id);
-            known
-                .is_some_and(|known| table.invalid(*index).is_some() || known.digest != item.digest)
-        });
-        match other {
-            Some((_, item)) => {
-                Err(Error::Conflict { id: item.id.to_string(), state: self.state_dir.clone() })
-            }
-            None => Ok(()),
+        let first = conflicts(&state, table).next();
+        first.map_or(Ok(()), |index| Err(self.conflict(table, index)))
+    }
+
+    fn conflict(&self, table: &Table, index: usize) -> Error {
+        Error::Conflict { id: table.id(index).to_string(), state: self.state_dir.clone() }
+    }
+
+    /// Returns which of the requests keep all of them from being worked on, in order.
+    pub(crate) fn refusals(&self, table: &Table) -> Vec<(usize, Error)> {
+        let mut refusals = BTreeMap::new();
+        if !self.settings.fresh {
+            let state = self.state();
+            refusals.extend(conflicts(&state, table).map(|at| (at, self.conflict(table, at))));
         }
+        let active = self.active.lock().unwrap_or_else(PoisonError::into_inner);
+        refusals.extend(active.taken(table).map(|at| (at, in_flight(table, at))));
+        refusals.into_iter().collect()
     }
 
     /// Waits until nobody works and lets others have the state folder.
@@ -214,15 +221,36 @@ impl Engine {
     /// Marks the requests as being worked on, all or none.
     fn activate(&self, table: &Arc<Table>) -> Result<Active<'_>, Error> {
         let mut active = self.active.lock().unwrap_or_else(PoisonError::into_inner);
-        let taken = table.items().iter().find(|item| active.ids.contains(&item.id));
+        let taken = active.taken(table).next();
         if let Some(taken) = taken {
-            return Err(Error::InFlight { id: taken.id.to_string() });
+            return Err(in_flight(table, taken));
         }
         active.passes += 1;
         active.ids.extend(table.items().iter().map(|item| Arc::clone(&item.id)));
         let (table, released) = (Arc::clone(table), HashSet::new());
         Ok(Active { engine: self, table, released, _pass: Pass { engine: self } })
     }
+}
+
+impl ActiveIds {
+    /// Returns which of the requests somebody works on.
+    fn taken(&self, table: &Table) -> impl Iterator<Item = usize> {
+        let items = table.items().iter().enumerate();
+        items.filter(|(_, item)| self.ids.contains(&item.id)).map(|(index, _)| index)
+    }
+}
+
+fn in_flight(table: &Table, index: usize) -> Error {
+    Error::InFlight { id: table.id(index).to_string() }
+}
+
+/// Returns which of the requests have an id that was used in a create with another content.
+fn conflicts(state: &State, table: &Table) -> impl Iterator<Item = usize> {
+    let is_other = |(index, item): &(usize, &Item)| {
+        let known = state.find(&item.id);
+        known.is_some_and(|known| table.invalid(*index).is_some() || known.digest != item.digest)
+    };
+    table.items().iter().enumerate().filter(is_other).map(|(index, _)| index)
 }
 
 /// Marks requests as being worked on while it lives.

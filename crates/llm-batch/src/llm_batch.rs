@@ -150,7 +150,8 @@ impl LlmBatch {
     ///
     /// With [`Close::Drain`] what waits is sent first; with [`Close::Abort`], or when the time is
     /// over, it is handed back. What is still at the provider then stays recorded; submit it
-    /// again on the same state to go on.
+    /// again on the same state to go on. If the process ends with that, the bodies of those batches
+    /// stay in the state folder, in clear, until a batcher opens it again or somebody deletes it.
     pub fn close(&self, mode: Close, timeout: Duration) -> CloseReport<Unsent> {
         self.batcher.close(mode, timeout)
     }

@@ -14,6 +14,7 @@ use crate::engine::{Engine, Mode};
 use crate::error::{Error, PANICKED};
 use crate::request::{Kind, Request};
 use crate::session::{Mail, Session, Step};
+use crate::table::Table;
 use crate::unsent::Unsent;
 
 /// What requests must have in common to share a batch: kind and model.
@@ -79,20 +80,28 @@ impl<'e> Pass<'e> {
         batch: Arc<BatchOf<Processor>>,
     ) -> Option<Pass<'e>> {
         let (mut slots, mut requests) = distinct(&batch);
+        let fail = |error: &Error| {
+            end_all(engine, &batch, &error.to_string());
+            None
+        };
         // The requests are in memory until their bodies are in the state folder.
         let begin = AssertUnwindSafe(|| {
             loop {
-                let error = match begin(engine, desk, number, &batch, (&slots, &requests)) {
+                let table = match table(engine, &requests) {
+                    Ok(table) => table,
+                    Err(error) => return fail(&error),
+                };
+                let refusals = match begin(engine, desk, number, &batch, &slots, &table) {
                     Ok(session) => return Some(session),
-                    Err(error) => error,
+                    // It takes all bodies to find one: so all are found.
+                    Err(Error::InFlight { .. } | Error::Conflict { .. }) => engine.refusals(&table),
+                    Err(error) => return fail(&error),
                 };
-                let Some(at) = at_fault(&error, &requests) else {
-                    end_all(engine, &batch, &error.to_string());
-                    return None;
-                };
-                // Nothing was started: leave that one out and go on with the others.
-                refuse(batch.slot(slots.swap_remove(at)), &error);
-                requests.swap_remove(at);
+                // Nothing was started: leave those out and go on with the others.
+                for (at, error) in refusals.into_iter().rev() {
+                    refuse(batch.slot(slots.swap_remove(at)), &error);
+                    requests.swap_remove(at);
+                }
             }
         });
         let Ok(session) = catch_unwind(begin) else {
@@ -137,19 +146,24 @@ impl<'e> Pass<'e> {
     }
 }
 
-fn begin<'e>(
-    engine: &'e Engine,
-    desk: &Arc<Desk>,
-    number: u64,
-    batch: &Arc<BatchOf<Processor>>,
-    (slots, requests): (&[usize], &[Request]),
-) -> Result<Session<'e, Teller<'e>>, Error> {
+fn table(engine: &Engine, requests: &[Request]) -> Result<Arc<Table>, Error> {
     let mut table = engine.table().of_tickets();
     for request in requests {
         table.push(request, &*engine.provider)?;
     }
     table.put_away()?;
-    engine.open(&Arc::new(table), Mode::Tickets, Mail::at(desk, number), |mut active| {
+    Ok(Arc::new(table))
+}
+
+fn begin<'e>(
+    engine: &'e Engine,
+    desk: &Arc<Desk>,
+    number: u64,
+    batch: &Arc<BatchOf<Processor>>,
+    slots: &[usize],
+    table: &Arc<Table>,
+) -> Result<Session<'e, Teller<'e>>, Error> {
+    engine.open(table, Mode::Tickets, Mail::at(desk, number), |mut active| {
         let (batch, slots) = (Arc::clone(batch), slots.to_vec());
         Box::new(move |index: usize, outcome| {
             // Who has the answer may ask again at once, whatever the others still wait for.
@@ -169,12 +183,6 @@ fn distinct(batch: &BatchOf<Processor>) -> (Vec<usize>, Vec<Request>) {
         refuse(slot, &Error::InFlight { id: slot.item().id().to_owned() });
     }
     distinct.into_iter().filter_map(|slot| Some((slot.index(), *slot.item().take()?))).unzip()
-}
-
-/// Returns which of the requests kept all of them from being worked on, if it was one.
-fn at_fault(error: &Error, requests: &[Request]) -> Option<usize> {
-    let (Error::InFlight { id } | Error::Conflict { id, .. }) = error else { return None };
-    requests.iter().position(|request| request.id == *id)
 }
 
 /// Ends what is left of a batch of which nothing was sent now. What was sent earlier may be paid for.

@@ -23,10 +23,13 @@ pub(crate) struct Intent {
     /// Which account it goes to, as the provider's digest with the nonce for salt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) account: Option<String>,
-    /// In which folder it was written down: a copy of the folder is another one. What stands under its
-    /// own name in files of before was made in another way, and can be compared with nothing.
+    /// In which folder it was written down: a copy of the folder is another one.
     #[serde(rename = "folder", default, skip_serializing_if = "Option::is_none")]
     pub(crate) place: Option<String>,
+    /// The same in files of before. There it may have been made in another way: then it is like that of
+    /// no folder, and does not tell that this is another one.
+    #[serde(rename = "place", default, skip_serializing)]
+    pub(crate) place_of_before: Option<String>,
     #[serde(default)]
     pub(crate) lane: Lane,
     /// The numbers of the records whose requests are sent again here. Where there are several, none
@@ -57,6 +60,7 @@ impl Intent {
             model: group.model.clone(),
             anchor: String::new(),
             place: None,
+            place_of_before: None,
             lane,
             replaces: Vec::new(),
             resent: 0,

@@ -6,7 +6,8 @@
 //! 000001.status.json   written when it is known what became of it; absent = unknown
 //! 000001.answer.json   the answer, where one request was asked alone
 //! delivered.jsonl      one line a request that was handed over
-//! 000001.bodies.tmp    what a batch of tickets sends, as long as somebody works on it
+//! 000001.bodies.tmp    what a batch of tickets sends, as long as somebody works on it; where the
+//!                      process ends before that, until the folder is opened again
 //! ```
 
 mod lock;
@@ -126,7 +127,11 @@ impl State {
         let records = Records::read(dir, scan(dir)?)?;
         let deliveries = Deliveries::open(dir, &|id| records.only_content(id))?;
         let place = place::of(dir, &dir.join(deliveries::FILE))?;
-        let Records { list: records, known, .. } = records;
+        let Records { list: mut records, known, .. } = records;
+        for Record { intent, .. } in &mut records {
+            let before = intent.place_of_before.take().filter(|before| *before == place);
+            intent.place = intent.place.take().or(before);
+        }
         Ok(State { dir: dir.to_owned(), records, known, deliveries, lock, place, is_new })
     }
 

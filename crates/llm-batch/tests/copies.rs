@@ -125,14 +125,14 @@ fn is_held(held: &(Vec<Outcome>, Result<Run, Error>), why: &str) -> bool {
 
 const COPIED: &str = "was copied, moved or restored";
 
-/// Has an intent say of the folder that it was written in what one of before says: nothing, or a name
-/// that was made in another way.
-fn forget_the_place(place: &Place) {
+/// Has an intent say of the folder that it was written in what one of before says: the same under another
+/// key, or what was made of the folder in another way.
+fn name_the_place_as_before(place: &Place, is_same: bool) {
     let path = place.state().join("000001.intent.json");
     let mut intent: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
     let intent = intent.as_object_mut().unwrap();
     let folder = intent.remove("folder").unwrap();
-    intent.insert("place".to_owned(), folder);
+    intent.insert("place".to_owned(), if is_same { folder } else { json!("0123456789abcdef") });
     fs::write(path, serde_json::to_string(intent).unwrap()).unwrap();
 }
 
@@ -219,7 +219,7 @@ fn a_folder_that_was_moved_sends_a_lost_create_again_where_that_is_allowed_by_na
 fn a_lost_create_of_an_unknown_folder_is_not_sent_again_and_not_said_to_be_copied() {
     for shape in SHAPES {
         let (simulator, place) = lost(shape, false);
-        forget_the_place(&place);
+        name_the_place_as_before(&place, false);
         let held = go_on(shape, &simulator, &place, OnAmbiguous::Hold);
         assert!(is_held(&held, "before folders were told apart"), "{held:?}");
         assert!(!is_held(&held, "copied, moved"), "{held:?}");
@@ -227,6 +227,20 @@ fn a_lost_create_of_an_unknown_folder_is_not_sent_again_and_not_said_to_be_copie
         let (outcomes, ended) = go_on(shape, &simulator, &place, OnAmbiguous::Resubmit);
         assert_answered(&outcomes, &["a", "b"]);
         assert_eq!(ended.unwrap().accounting.possibly_paid_twice, 2);
+    }
+}
+
+/// The key had another name, and what was lost was held after an update.
+#[test]
+fn a_lost_create_of_a_folder_that_was_named_by_an_earlier_build_is_sent_again() {
+    for shape in SHAPES {
+        let (simulator, place) = lost(shape, false);
+        name_the_place_as_before(&place, true);
+        let copy = copied(&place.state());
+        assert!(go_on(shape, &simulator, &copy, OnAmbiguous::Hold).0.is_empty());
+        assert_eq!(simulator.count(Endpoint::Create), 1);
+        assert_answered(&go_on(shape, &simulator, &place, OnAmbiguous::Hold).0, &["a", "b"]);
+        assert_eq!((simulator.count(Endpoint::Create), simulator.paid().len()), (2, 2));
     }
 }
 

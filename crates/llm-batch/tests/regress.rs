@@ -5,7 +5,7 @@
 mod common;
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak, mpsc};
 use std::thread;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use llm_batch::{
     Answer, BatchError, CallError, Collected, CreateError, Created, Draft, Error, Kind, LaneChoice,
     LlmBatch, Progress, Request, RequestError, Sink,
 };
-use serde_json::value::to_raw_value;
+use serde_json::value::{RawValue, to_raw_value};
 
 fn lingering(sim: &Sim, place: &Place) -> LlmBatch {
     builder(sim.url(), &place.state()).linger(Duration::from_hours(1)).build().unwrap()
@@ -349,4 +349,33 @@ fn a_ticket_of_an_id_that_a_run_waits_for_is_refused() {
         assert_eq!(running.join().unwrap().unwrap().accounting.succeeded, 1);
     });
     assert_eq!(llm.accounting().submissions, 1);
+}
+
+/// Counts how often a body is made.
+#[derive(Debug, Default)]
+struct Counting(AtomicUsize);
+
+impl Stub for Counting {
+    fn encode(&self, request: &Request) -> Result<Box<RawValue>, RequestError> {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        Ok(to_raw_value(&format!("{:?}", request.body)).unwrap())
+    }
+}
+
+/// The bodies of a batch were made, and written into the state folder, once more for each of its requests
+/// that was refused.
+#[test]
+fn all_of_a_batch_that_are_refused_are_found_at_once() {
+    let (provider, place) = (stub(Counting::default()), Place::quick());
+    let settings = LlmBatch::builder(Arc::clone(&provider) as _).state(place.state());
+    let llm = settings.max_items(10).linger(Duration::from_hours(1)).build().unwrap();
+    let answered = |text: &str| {
+        let ask = |n: usize| Request::prompt(n.to_string(), "m", text);
+        // One id of the second batch is new; the others have another content than before.
+        let first = usize::from(text == "after");
+        let tickets: Vec<_> = (first..first + 10).map(|n| llm.submit(ask(n)).unwrap()).collect();
+        tickets.into_iter().map(|ticket| ticket.wait().is_ok()).filter(|is_ok| *is_ok).count()
+    };
+    assert_eq!((answered("before"), provider.0.load(Ordering::SeqCst)), (10, 10));
+    assert_eq!((answered("after"), provider.0.load(Ordering::SeqCst)), (1, 21));
 }

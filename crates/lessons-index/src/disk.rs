@@ -190,6 +190,22 @@ mod tests {
             assert_eq!(index.snapshot().len(), 2);
             assert_eq!(open(&path, Fsync::Never).snapshot().all(), index.snapshot().all());
 
+            // As an editor does that keeps the old one under another name.
+            let (from, kept) = (path.clone(), dir.path().join("lessons.jsonl~"));
+            before(Append, move || {
+                fs::rename(&from, &kept)?;
+                fs::copy(&kept, &from).map(drop)
+            });
+            assert_eq!(index.record(failure()).unwrap().times_seen, 7);
+            assert_eq!(index.snapshot().len(), 2);
+            assert_eq!(open(&path, Fsync::Never).snapshot().all(), index.snapshot().all());
+
+            // As a rotation does, before there is a new one.
+            let (from, kept) = (path.clone(), dir.path().join("lessons.jsonl.1"));
+            before(Append, move || fs::rename(from, kept));
+            index.add(lesson("d")).unwrap();
+            assert_eq!(fs::read(&path).unwrap().split(|b| *b == b'\n').count(), 2);
+
             let gone = path.clone();
             before(Append, move || fs::remove_file(gone));
             index.add(lesson("c")).unwrap();

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -168,7 +168,7 @@ impl Source {
         self.sidecar.lock(&Sidecar::path_of(target), self.options.lock_timeout)
     }
 
-    /// Appends lessons as one write. Returns `false` if the file was taken out of its folder
+    /// Appends lessons as one write. Returns `false` if the file was removed, renamed or replaced
     /// meanwhile, by somebody who does not know the lock: then nobody will find them there.
     pub(crate) fn append(
         &mut self,
@@ -218,10 +218,13 @@ impl Source {
         WriteError::Write { path: self.path.clone(), source }
     }
 
+    /// Returns whether another file stands under the name, or none. The one that was written may have
+    /// another name by now: programs that keep a backup rename it, and put a new one in its place.
     fn is_gone(&self, look: &Look) -> bool {
-        let there = || fs::metadata(&self.path);
-        // Some file systems count no names.
-        look.metadata.nlink() == 0 && !there().is_ok_and(|it| lock::is_same(&it, &look.metadata))
+        match fs::metadata(&self.path) {
+            Ok(there) => !lock::is_same(&there, &look.metadata),
+            Err(error) => error.kind() == io::ErrorKind::NotFound,
+        }
     }
 
     /// Returns how long the file is, as far as it was read.

@@ -11,7 +11,7 @@ use common::{lesson, missing, options};
 use lessons_index::{Compaction, Failure, Lesson, LessonsIndex};
 
 const THREADS: usize = 8;
-const LESSONS_PER_THREAD: usize = 40;
+const LESSONS_PER_THREAD: usize = 20;
 
 /// Is set for the processes that the tests start.
 const FILE: &str = "LESSONS_TEST_FILE";

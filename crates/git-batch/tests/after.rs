@@ -188,18 +188,31 @@ fn a_group_comes_after_another_one() {
 }
 
 /// Neither can be first: what is merged to the remote's branch is gone on from after that.
+fn needs_itself() -> Vec<Operation> {
+    vec![
+        commit("x1", "x", "main"),
+        Operation::merge("m", "x", "main"),
+        Operation::push("push m", "main"),
+        commit("x2", "x", "main~0").after("m"),
+    ]
+}
+
+#[test]
+fn what_is_after_something_that_needs_itself_comes_after_it() {
+    let fixture = Fixture::new();
+    fixture.hook("update", "test $1 != refs/heads/main");
+    let mut operations = needs_itself();
+    operations.push(commit("z", "z", "main~0").after("m"));
+    let report = fixture.open().apply(operations).unwrap();
+    assert!(matches!(report.get("m"), Some(Outcome::Rejected { .. })), "{report:?}");
+    assert!(is_skipped(&report, "z"), "{report:?}");
+    assert_eq!(fixture.git(["branch", "--list", "z"]), "");
+}
+
 #[test]
 fn what_needs_itself_is_done_at_once() {
     let fixture = Fixture::new();
-    let report = fixture
-        .open()
-        .apply(vec![
-            commit("x1", "x", "main"),
-            Operation::merge("m", "x", "main"),
-            Operation::push("push m", "main"),
-            commit("x2", "x", "main~0").after("m"),
-        ])
-        .unwrap();
+    let report = fixture.open().apply(needs_itself()).unwrap();
     for (id, _) in &report.outcomes {
         landed(&report, id);
     }

@@ -86,12 +86,11 @@ impl Batch<'_, '_> {
             }
         }
         let mut steps = number(&waits, self.operations.len());
-        // What goes round has no number, and neither has what comes after that: there the order of the
-        // phases has to do.
-        let goes_round = |unit: &usize| steps[*unit].is_none();
-        if waits.iter().any(|wait| goes_round(&wait.unit)) {
+        // Where it goes round there is no number: there the order of the phases has to do.
+        let round = round(&waits, &steps);
+        if !round.is_empty() {
             for wait in &mut waits {
-                wait.is_next &= !(goes_round(&wait.unit) && goes_round(&wait.before));
+                wait.is_next &= !(round.contains(&wait.unit) && round.contains(&wait.before));
             }
             steps = number(&waits, self.operations.len());
         }
@@ -148,6 +147,33 @@ fn number(waits: &[Wait], count: usize) -> Vec<Option<usize>> {
     steps.into_iter().map(|step| (step <= most).then_some(step)).collect()
 }
 
+/// The units that wait for themselves, and those between two such. What only comes after them has no number
+/// either, but nothing that goes round waits for it.
+fn round(waits: &[Wait], steps: &[Option<usize>]) -> BTreeSet<usize> {
+    let goes_round = |unit: usize| steps[unit].is_none();
+    let mut left: BTreeSet<usize> = (0..steps.len()).filter(|unit| goes_round(*unit)).collect();
+    let mut before: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    let mut followers: BTreeMap<usize, usize> = BTreeMap::new();
+    for wait in waits.iter().filter(|wait| goes_round(wait.unit) && goes_round(wait.before)) {
+        before.entry(wait.unit).or_default().push(wait.before);
+        *followers.entry(wait.before).or_default() += 1;
+    }
+    let mut last: Vec<usize> =
+        left.iter().copied().filter(|unit| !followers.contains_key(unit)).collect();
+    while let Some(unit) = last.pop() {
+        left.remove(&unit);
+        for other in before.remove(&unit).into_iter().flatten() {
+            if let Some(count) = followers.get_mut(&other) {
+                *count -= 1;
+                if *count == 0 {
+                    last.push(other);
+                }
+            }
+        }
+    }
+    left
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -167,7 +193,9 @@ mod tests {
     fn what_goes_round_has_no_number_and_keeps_no_other_from_its_own() {
         // Two that wait for each other, one behind them, and two others.
         let waits = [(0, 1, true), (1, 0, false), (2, 1, true), (4, 3, true)].map(wait);
-        assert_eq!(number(&waits, 5), [None, None, None, Some(0), Some(1)]);
+        let steps = number(&waits, 5);
+        assert_eq!(steps, [None, None, None, Some(0), Some(1)]);
+        assert_eq!(round(&waits, &steps), [0, 1].into());
         // Without a step between them it is no circle.
         let waits = [(0, 1, false), (1, 0, false), (2, 1, true)].map(wait);
         assert_eq!(number(&waits, 3), [Some(0), Some(0), Some(1)]);

@@ -106,7 +106,9 @@ impl Ends<'_> {
                 let (remote, branch) = (&board.plan.remote, board.plan.tasks[at].branch());
                 let cure =
                     if matches!(pushed, Some(Outcome::Rejected { class: Class::Transient, .. })) {
-                        format!("; over what is left there: git push --force {remote} {branch}")
+                        format!(
+                            "; if nobody needs what is there: git push --force {remote} {branch}"
+                        )
                     } else {
                         String::new()
                     };

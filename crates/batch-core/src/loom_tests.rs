@@ -9,29 +9,15 @@ use std::time::Duration;
 
 use loom::thread;
 
-use crate::{BatchError, BatchOf, BatchProcessor, Batcher, Close, ManualClock, Refusal};
+use crate::{BatchError, BatchProcessor, Batcher, Close, ManualClock, Refusal, batch_fn};
 
 /// Lies beyond what a clock can tell: there is no timer, of which loom knows nothing.
 const LONG: Duration = Duration::MAX;
 
 /// Adds 1 to each item.
-struct Adds;
-
-impl BatchProcessor for Adds {
-    type Key = ();
-    type Item = u32;
-    type Output = u32;
-    type Error = Infallible;
-
-    fn key(&self, _: &u32) {}
-
-    fn process(&self, (): &(), batch: BatchOf<Self>) {
-        batch.resolve_all(batch.items().iter().map(|item| Ok(item + 1)).collect());
-    }
-}
-
-fn adds() -> Batcher<Adds> {
-    let builder = Batcher::builder(Adds).clock(ManualClock::new()).inline();
+fn adds() -> Batcher<impl BatchProcessor<Item = u32, Output = u32, Error = Infallible>> {
+    let add = batch_fn(|items: &[u32]| items.iter().map(|item| Ok(item + 1)).collect());
+    let builder = Batcher::builder(add).clock(ManualClock::new()).inline();
     builder.max_block(None).delivery_timeout(None).build().unwrap()
 }
 
@@ -44,7 +30,10 @@ struct Ends {
 }
 
 /// Submits an item and waits for it; says whether it was accepted, and then given back.
-fn submit(batcher: &Batcher<Adds>, item: u32, ends: &Ends) -> bool {
+fn submit<P>(batcher: &Batcher<P>, item: u32, ends: &Ends) -> bool
+where
+    P: BatchProcessor<Item = u32, Output = u32, Error = Infallible>,
+{
     let (end, is_given_back) = match batcher.submit(item) {
         Ok(ticket) => match ticket.wait() {
             Ok(output) => {

@@ -26,6 +26,8 @@ impl Wake for Called {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
+        // What was there does not matter; a store would do, but loom takes it for one that the
+        // next swap need not see.
         self.is_called.swap(1, Ordering::Release);
         self.thread.unpark();
     }

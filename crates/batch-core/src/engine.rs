@@ -17,7 +17,7 @@ use crate::rounds::{EntryOf, Shared};
 use crate::seat::Seat;
 use crate::slot::{Arena, Filler};
 use crate::stats::{PastBatch, Stats};
-use crate::sync::{Arc, Mutex, Weak};
+use crate::sync::{Arc, Mutex, MutexGuard, Weak, lock_in_turn};
 use crate::ticket::{Ticket, TicketRow};
 
 mod admission;
@@ -70,6 +70,12 @@ struct Core<P: BatchProcessor> {
     board: Board,
     state: Mutex<State<P>>,
     outlook: Outlook,
+}
+
+impl<P: BatchProcessor> Core<P> {
+    fn lock(&self) -> MutexGuard<'_, State<P>> {
+        lock_in_turn(&self.state)
+    }
 }
 
 type SharedOf<P> = Shared<

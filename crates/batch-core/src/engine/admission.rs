@@ -16,7 +16,7 @@ use crate::panics;
 use crate::park::Sleeper;
 use crate::processor::BatchProcessor;
 use crate::seat::{Seat, Seats};
-use crate::sync::{Arc, deadline, is_over, lock};
+use crate::sync::{Arc, deadline, is_over};
 use crate::ticket::{Ticket, TicketRow};
 
 /// An item with what its processor says of it, asked before any lock is taken.
@@ -102,7 +102,7 @@ impl<P: BatchProcessor> Engine<P> {
     ) -> Result<TicketOf<P>, (P::Item, Refusal)> {
         let mut weighed = self.weigh(item);
         if self.hooks.is_plain() {
-            let mut state = lock(&self.core.state);
+            let mut state = self.core.lock();
             if self.settings.is_inline() {
                 (state, weighed) = match self.pass(state, weighed) {
                     Ok(ticket) => return Ok(ticket),

@@ -12,7 +12,7 @@ use crate::processor::{BatchProcessor, Disposition};
 use crate::rounds::{Ledger, Returned, ended, fail};
 use crate::seat::end_of;
 use crate::slot::Round;
-use crate::sync::{Arc, lock};
+use crate::sync::Arc;
 
 impl<P: BatchProcessor> Ledger<P::Item, P::Output, P::Error> for Engine<P> {
     fn classify(&self, error: &P::Error) -> Disposition {
@@ -100,7 +100,7 @@ impl<P: BatchProcessor> Ledger<P::Item, P::Output, P::Error> for Engine<P> {
 
     fn recycle(&self, buffers: Buffers<P::Item, SeatOf<P>>) {
         // Concerns nobody, whatever else is going on.
-        lock(&self.core.state).queue.recycle(buffers);
+        self.core.lock().queue.recycle(buffers);
     }
 }
 

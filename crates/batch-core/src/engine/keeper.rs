@@ -12,7 +12,7 @@ use crate::accumulator::Time;
 use crate::clock::EngineClock;
 use crate::park::Sleeper;
 use crate::processor::BatchProcessor;
-use crate::sync::{Weak, lock, spawn};
+use crate::sync::{Weak, spawn};
 
 /// What the keeper does next.
 pub(crate) enum Watch {
@@ -47,7 +47,7 @@ impl<P: BatchProcessor> Engine<P> {
         if spawn("batch-core-timer", move || engine.keep()).is_err() {
             // The next one who looks at the timers tries again. Not by a transaction: its end
             // would find a timer that nobody looks after, and come here once more.
-            lock(&self.core.state).keeper = Keeper::Absent;
+            self.core.lock().keeper = Keeper::Absent;
         }
     }
 

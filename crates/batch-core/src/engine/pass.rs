@@ -11,7 +11,7 @@ use crate::panics;
 use crate::processor::BatchProcessor;
 use crate::rounds::Ledger;
 use crate::seat::Seat;
-use crate::sync::{Arc, MutexGuard, lock};
+use crate::sync::{Arc, MutexGuard};
 use crate::ticket::Ticket;
 
 /// The batch of an item that goes through alone.
@@ -85,7 +85,7 @@ impl<P: BatchProcessor> Engine<P> {
     /// Ends such a batch and the lead of who ran it; false if somebody else looked meanwhile.
     fn end_pass(&self, called: &Called<P>) -> bool {
         let now = self.steady_now();
-        let mut state = lock(&self.core.state);
+        let mut state = self.core.lock();
         let Some(Passing { pass, batch }) = state.passing.take_if(|_| called.is_whole()) else {
             return false;
         };

@@ -11,7 +11,7 @@ use crate::link::Link;
 use crate::panics;
 use crate::processor::BatchProcessor;
 use crate::slot::{Filler, Round};
-use crate::sync::{Arc, MutexGuard, lock};
+use crate::sync::{Arc, MutexGuard};
 
 /// Holds the lock; when it is dropped, the lock is freed and whoever the changes concern is told.
 ///
@@ -86,7 +86,7 @@ impl<P: BatchProcessor> Engine<P> {
     }
 
     fn begin(&self, scope: Scope) -> Transaction<'_, P> {
-        self.transact(lock(&self.core.state), scope)
+        self.transact(self.core.lock(), scope)
     }
 
     fn transact<'e>(

@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use thiserror::Error;
 
+use crate::error::PendingReason;
+
 /// What the model answered.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -191,18 +193,25 @@ pub enum RequestError {
     /// to go on looking.
     ///
     /// Comes through tickets only; a run reports it as [`Error::Ambiguous`](crate::Error).
-    #[error("it is unknown whether the batch was created; the record is in `{}`", state.display())]
+    #[error(
+        "it is unknown whether the batch was created ({reason}); submit it again with the state in \
+         `{}` to go on looking for it", state.display()
+    )]
     Ambiguous {
         /// The state folder.
         state: PathBuf,
+        /// What happened to the create, and what was found.
+        reason: String,
     },
-    /// The wait ended first; the batch goes on at the provider.
+    /// The wait ended first; what is at the provider goes on there.
     ///
     /// Comes through tickets only; a run reports it as [`Error::Pending`](crate::Error).
-    #[error("not finished yet; submit it again with the state in `{}` to go on", state.display())]
+    #[error("not finished: {reason}; submit it again with the state in `{}` to go on", state.display())]
     Pending {
         /// The state folder.
         state: PathBuf,
+        /// Why the wait ended.
+        reason: PendingReason,
     },
     /// The batcher itself failed, for example because the state folder cannot be written.
     ///

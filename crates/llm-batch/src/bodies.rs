@@ -31,6 +31,8 @@ pub(crate) struct Bodies {
     file: Option<Spilt>,
     /// How much is in the file; the tail begins there.
     flushed: u64,
+    /// Whether there was no room for more on the disk: then the tail stays in memory.
+    is_stuck: bool,
 }
 
 /// A file of bodies.
@@ -46,7 +48,8 @@ impl Bodies {
     /// Returns none yet. A file, if one is needed, is made in `dir`.
     pub(crate) fn new(dir: &Path) -> Bodies {
         let dir = dir.to_owned();
-        Bodies { dir, is_of_tickets: false, tail: Vec::new(), file: None, flushed: 0 }
+        let tail = Vec::new();
+        Bodies { dir, is_of_tickets: false, tail, file: None, flushed: 0, is_stuck: false }
     }
 
     /// Returns the same for a batch of tickets.
@@ -54,33 +57,48 @@ impl Bodies {
         Bodies { is_of_tickets: true, ..self }
     }
 
-    /// Appends and returns the position.
+    /// Appends and returns the position. Bodies of tickets for which there is no room on the disk stay
+    /// in memory, where their requests were until now: what is at the provider is brought home all the
+    /// same, and of the others no create can be written down.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<u64, Error> {
         if self.tail.len() + bytes.len() > KEPT && !self.tail.is_empty() {
-            self.flush()?;
+            let flushed = self.flush();
+            if !self.is_of_tickets {
+                flushed.map_err(durable::io("write the bodies to", &self.dir))?;
+            }
         }
         let at = self.flushed + self.tail.len() as u64;
         self.tail.extend_from_slice(bytes);
         Ok(at)
     }
 
-    /// Takes no more memory than a small batch of tickets may, for as long as it is waited for.
-    pub(crate) fn put_away(&mut self) -> Result<(), Error> {
+    /// Takes no more memory than a small batch of tickets may, for as long as it is waited for and as
+    /// far as there is room on the disk.
+    pub(crate) fn put_away(&mut self) {
         if self.tail.len() > KEPT_OF_TICKETS {
-            self.flush()?;
+            // Without room it stays where it is.
+            let _ = self.flush();
         }
         self.tail.shrink_to_fit();
-        Ok(())
     }
 
-    fn flush(&mut self) -> Result<(), Error> {
-        let failed = durable::io("write the bodies to", &self.dir);
+    fn flush(&mut self) -> io::Result<()> {
+        if self.is_stuck {
+            return Ok(());
+        }
         let file = match &mut self.file {
             Some(file) => Ok(file),
             none if self.is_of_tickets => Spilt::closed(&self.dir).map(|file| none.insert(file)),
             none => nameless(&self.dir.join(FILE)).map(|file| none.insert(Spilt::Open(file))),
         };
-        file.and_then(|file| file.append(&self.tail)).map_err(failed)?;
+        if let Err(error) = file.and_then(|file| file.append(&self.tail)) {
+            self.is_stuck = true;
+            if self.flushed == 0 {
+                // What little was written takes room from what is of more use.
+                self.file = None;
+            }
+            return Err(error);
+        }
         self.flushed += self.tail.len() as u64;
         self.tail.clear();
         self.tail.shrink_to(KEPT);
@@ -203,16 +221,30 @@ mod tests {
         let mut bodies = Bodies::new(dir.path()).of_tickets();
         let pieces = pieces();
         let places: Vec<u64> = pieces.iter().map(|piece| bodies.push(piece).unwrap()).collect();
-        bodies.put_away().unwrap();
+        bodies.put_away();
         assert_eq!((bodies.tail.capacity(), files()), (0, 1));
         assert_holds(&bodies, &pieces, places);
         let mut small = Bodies::new(dir.path()).of_tickets();
         let places = pieces[..2].iter().map(|piece| small.push(piece).unwrap()).collect();
-        small.put_away().unwrap();
+        small.put_away();
         assert_eq!((small.tail.capacity(), files()), (2_502, 1), "it takes no file");
         assert_holds(&small, &pieces[..2], places);
         drop((bodies, small));
         assert_eq!(files(), 0);
+    }
+
+    /// A ticket whose batch was at the provider already was told that its fate is unknown.
+    #[test]
+    fn bodies_of_tickets_stay_in_memory_where_the_folder_takes_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let (gone, pieces) = (dir.path().join("gone"), pieces());
+        let mut bodies = Bodies::new(&gone).of_tickets();
+        let places: Vec<u64> = pieces.iter().map(|piece| bodies.push(piece).unwrap()).collect();
+        bodies.put_away();
+        assert_holds(&bodies, &pieces, places);
+        let mut of_a_run = Bodies::new(&gone);
+        let pushed = pieces.iter().find_map(|piece| of_a_run.push(piece).err());
+        assert!(pushed.unwrap().to_string().starts_with("cannot write the bodies to"));
     }
 
     /// Two runs took each other's file away before it was open.

@@ -39,6 +39,8 @@ pub(crate) struct Watch {
     /// results were read.
     pub(crate) again: Vec<u32>,
     pub(crate) alone: Vec<u32>,
+    /// Whether it was told that it makes room for another one.
+    pub(crate) has_made_room: bool,
     /// When it is cancelled, because the deadline is near, and whether that was done.
     pub(crate) brake: Option<Instant>,
     pub(crate) is_cancelled: bool,
@@ -71,9 +73,9 @@ impl<T: Tell> Session<'_, T> {
     /// Asks once how far a batch is, and collects it when it has ended.
     pub(crate) fn watch(&mut self, mut watch: Watch) -> Result<(), Error> {
         self.cancel_in_time(&mut watch);
-        let (polled, is_news) = match mem::replace(&mut watch.progress, Progress::Running) {
-            Progress::Running => (self.engine.provider.poll(&watch.batch_id, &self.call), true),
-            known => (Ok(known), false),
+        let polled = match mem::replace(&mut watch.progress, Progress::Running) {
+            Progress::Running => self.engine.provider.poll(&watch.batch_id, &self.call),
+            known => Ok(known),
         };
         let failed = match polled {
             Ok(Progress::Running) => {
@@ -86,8 +88,8 @@ impl<T: Tell> Session<'_, T> {
             Ok(Progress::Ended) => {
                 watch.progress = Progress::Ended;
                 self.resend.after_success();
-                // Once, and not at each time that its results cannot be read yet.
-                if is_news {
+                // Once, whoever told, and not at each time that its results cannot be read yet.
+                if !mem::replace(&mut watch.has_made_room, true) {
                     let model = self.engine.state().record(watch.at).intent.model.clone();
                     self.engine.intake.has_ended(&model);
                 }
@@ -335,6 +337,10 @@ impl<T: Tell> Session<'_, T> {
             }
         }
         let members = watch.wanted();
+        let until = is_passing.then(|| {
+            let model = self.engine.state().record(watch.at).intent.model.clone();
+            self.engine.intake.is_full(&model)
+        });
         let mut state = self.engine.state();
         if !is_ejected && !is_passing {
             let fate = Fate::Refused {
@@ -363,8 +369,7 @@ impl<T: Tell> Session<'_, T> {
         }
         let interval = self.engine.settings.poll_interval;
         let send = Send::new(members, replaces, resent, interval);
-        let model = self.table.model(send.members[0]);
-        let next = if is_passing { self.engine.intake.is_full(model) } else { Instant::now() };
+        let next = until.unwrap_or_else(Instant::now);
         self.jobs.push(self.in_time(&send.members, next), Job::Send(send));
         Ok(())
     }

@@ -57,7 +57,7 @@ impl<T: Tell> Session<'_, T> {
         let backoff = Backoff::new(self.engine.settings.poll_interval);
         let answered = Vec::new();
         let (again, alone) = (Vec::new(), Vec::new());
-        let (reads, is_cancelled) = (0, false);
+        let (reads, has_made_room, is_cancelled) = (0, false, false);
         Watch {
             at,
             batch_id,
@@ -69,6 +69,7 @@ impl<T: Tell> Session<'_, T> {
             answered,
             again,
             alone,
+            has_made_room,
             brake,
             is_cancelled,
         }

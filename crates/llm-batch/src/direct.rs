@@ -80,7 +80,7 @@ impl<'s, T: Tell> Session<'s, T> {
             }
             let model = table.model(ask.member);
             let asks = self.direct.of(model);
-            let permit = match engine.throttle.enter(model, asks.place.take(), &self.mail) {
+            let mut permit = match engine.throttle.enter(model, asks.place.take(), &self.mail) {
                 Room::Now(permit) => permit,
                 Room::Later(place, until) => {
                     (asks.place, asks.wait) = (Some(place), Wait::ForRoom(until));
@@ -94,8 +94,9 @@ impl<'s, T: Tell> Session<'s, T> {
             self.count_submission(at, &[ask.member], Lane::Sync);
             self.direct.running += 1;
             let (table, call) = (Arc::clone(&table), Arc::clone(&self.call));
-            let (mail, spare) = (self.mail.clone(), ask.clone());
+            let (mail, spare, away) = (self.mail.clone(), ask.clone(), engine.send_away());
             let work = move || {
+                permit.go();
                 let members = [ask.member];
                 let draft = Draft::new(&nonce, &members, &table);
                 let asked = catch_unwind(AssertUnwindSafe(|| {
@@ -122,6 +123,7 @@ impl<'s, T: Tell> Session<'s, T> {
                 drop(permit);
                 // The session may end with its last reply, and the table with the session.
                 drop(table);
+                drop(away);
                 // The session listens until everything that was sent off has come back.
                 mail.post(Event::Answered(Box::new(Reply { ask, at, answer, kept, round })));
             };

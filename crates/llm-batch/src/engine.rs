@@ -1,6 +1,6 @@
 //! What tickets and runs share: the state, the settings, and who works on which request.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
@@ -10,13 +10,14 @@ use std::time::Duration;
 
 use crate::accounting::{Accounting, Delivered, Run};
 use crate::answer::{Answer, RequestError};
+use crate::digest::Digest;
 use crate::error::Error;
 use crate::intake::Intake;
 use crate::lane::{LaneChoice, OnAmbiguous};
 use crate::prices::Prices;
 use crate::provider::{Call, Provider};
 use crate::session::{Event, Mail, Session, Tell};
-use crate::state::State;
+use crate::state::{Known, State};
 use crate::stop::Stop;
 use crate::table::{Item, Table};
 use crate::throttle::Throttle;
@@ -91,6 +92,8 @@ pub(crate) struct Engine {
 struct ActiveIds {
     ids: HashSet<Arc<str>>,
     passes: usize,
+    /// Requests that are asked alone, in threads that a pass which panics does not wait for.
+    away: usize,
 }
 
 /// Who asks.
@@ -156,7 +159,7 @@ impl Engine {
             }
         })?;
         thread::scope(|scope| session.work(scope));
-        session.finish()
+        session.finish().map_err(|unfinished| unfinished.into_error(self.state_dir.clone()))
     }
 
     /// Begins a pass; `tell` makes what its outcomes are handed to.
@@ -173,8 +176,9 @@ impl Engine {
         }
         let budget = self.budget(table, mode)?;
         let call = Call::within(self.settings.timeout, &self.settings.stop, &self.http_calls);
-        let mut session = Session::new(self, call, Arc::clone(table), budget, mail, tell(active));
-        session.begin(mode);
+        let table = Arc::clone(table);
+        let mut session = Session::new(self, mode, call, table, budget, mail, tell(active));
+        session.begin();
         Ok(session)
     }
 
@@ -187,70 +191,65 @@ impl Engine {
         }
     }
 
+    /// Returns why a request cannot be worked on now: its id was used in a create with another content,
+    /// or somebody works on it. One that cannot be sent has no digest.
+    pub(crate) fn refusal(&self, id: &str, digest: Option<Digest>) -> Option<Error> {
+        let is_other = |known: Known| Some(known.digest) != digest;
+        if !self.settings.fresh && self.state().find(id).is_some_and(is_other) {
+            return Some(Error::Conflict { id: id.to_owned(), state: self.state_dir.clone() });
+        }
+        let active = self.active();
+        active.ids.contains(id).then(|| Error::InFlight { id: id.to_owned() })
+    }
+
     /// Refuses ids that were used in a create with another content.
     fn refuse_conflicts(&self, table: &Table) -> Result<(), Error> {
         let state = self.state();
-        let first = conflicts(&state, table).next();
-        first.map_or(Ok(()), |index| Err(self.conflict(table, index)))
-    }
-
-    fn conflict(&self, table: &Table, index: usize) -> Error {
-        Error::Conflict { id: table.id(index).to_string(), state: self.state_dir.clone() }
-    }
-
-    /// Returns which of the requests keep all of them from being worked on, in order.
-    pub(crate) fn refusals(&self, table: &Table) -> Vec<(usize, Error)> {
-        let mut refusals = BTreeMap::new();
-        if !self.settings.fresh {
-            let state = self.state();
-            refusals.extend(conflicts(&state, table).map(|at| (at, self.conflict(table, at))));
+        let is_other = |(index, item): &(usize, &Item)| {
+            let known = state.find(&item.id);
+            known
+                .is_some_and(|known| table.invalid(*index).is_some() || known.digest != item.digest)
+        };
+        match table.items().iter().enumerate().find(is_other) {
+            None => Ok(()),
+            Some((_, item)) => {
+                Err(Error::Conflict { id: item.id.to_string(), state: self.state_dir.clone() })
+            }
         }
-        let active = self.active.lock().unwrap_or_else(PoisonError::into_inner);
-        refusals.extend(active.taken(table).map(|at| (at, in_flight(table, at))));
-        refusals.into_iter().collect()
     }
 
-    /// Waits until nobody works and lets others have the state folder.
+    /// Waits until no pass goes on and lets others have the state folder. While an answer is on its way to
+    /// a pass that panicked, it keeps the folder: what was asked is read there, and the answer kept.
     pub(crate) fn release_state(&self) {
-        let active = self.active.lock().unwrap_or_else(PoisonError::into_inner);
+        let active = self.active();
         let idle = self.idle.wait_while(active, |active| active.passes > 0);
-        self.state().release();
-        drop(idle);
+        let idle = idle.unwrap_or_else(PoisonError::into_inner);
+        if idle.away == 0 {
+            self.state().release();
+        }
+    }
+
+    /// Has the folder kept for a request that is asked alone, as long as what is returned lives.
+    pub(crate) fn send_away(&self) -> Away<'_> {
+        self.active().away += 1;
+        Away { engine: self }
+    }
+
+    fn active(&self) -> MutexGuard<'_, ActiveIds> {
+        self.active.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Marks the requests as being worked on, all or none.
     fn activate(&self, table: &Arc<Table>) -> Result<Active<'_>, Error> {
-        let mut active = self.active.lock().unwrap_or_else(PoisonError::into_inner);
-        let taken = active.taken(table).next();
-        if let Some(taken) = taken {
-            return Err(in_flight(table, taken));
+        let mut active = self.active();
+        if let Some(taken) = table.items().iter().find(|item| active.ids.contains(&item.id)) {
+            return Err(Error::InFlight { id: taken.id.to_string() });
         }
         active.passes += 1;
         active.ids.extend(table.items().iter().map(|item| Arc::clone(&item.id)));
         let (table, released) = (Arc::clone(table), HashSet::new());
         Ok(Active { engine: self, table, released, _pass: Pass { engine: self } })
     }
-}
-
-impl ActiveIds {
-    /// Returns which of the requests somebody works on.
-    fn taken(&self, table: &Table) -> impl Iterator<Item = usize> {
-        let items = table.items().iter().enumerate();
-        items.filter(|(_, item)| self.ids.contains(&item.id)).map(|(index, _)| index)
-    }
-}
-
-fn in_flight(table: &Table, index: usize) -> Error {
-    Error::InFlight { id: table.id(index).to_string() }
-}
-
-/// Returns which of the requests have an id that was used in a create with another content.
-fn conflicts(state: &State, table: &Table) -> impl Iterator<Item = usize> {
-    let is_other = |(index, item): &(usize, &Item)| {
-        let known = state.find(&item.id);
-        known.is_some_and(|known| table.invalid(*index).is_some() || known.digest != item.digest)
-    };
-    table.items().iter().enumerate().filter(is_other).map(|(index, _)| index)
 }
 
 /// Marks requests as being worked on while it lives.
@@ -267,11 +266,22 @@ struct Pass<'e> {
     engine: &'e Engine,
 }
 
+/// Counts as a request that is asked alone while it lives.
+pub(crate) struct Away<'e> {
+    engine: &'e Engine,
+}
+
+impl Drop for Away<'_> {
+    fn drop(&mut self) {
+        self.engine.active().away -= 1;
+    }
+}
+
 impl Active<'_> {
     /// Ends the work on one request.
     pub(crate) fn release(&mut self, index: usize) {
         if self.released.insert(index) {
-            let mut active = self.engine.active.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut active = self.engine.active();
             active.ids.remove(self.table.id(index));
         }
     }
@@ -279,7 +289,7 @@ impl Active<'_> {
 
 impl Drop for Active<'_> {
     fn drop(&mut self) {
-        let mut active = self.engine.active.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut active = self.engine.active();
         for (index, item) in self.table.items().iter().enumerate() {
             if !self.released.contains(&index) {
                 active.ids.remove(&item.id);
@@ -290,7 +300,7 @@ impl Drop for Active<'_> {
 
 impl Drop for Pass<'_> {
     fn drop(&mut self) {
-        let mut active = self.engine.active.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut active = self.engine.active();
         active.passes -= 1;
         if active.passes == 0 {
             self.engine.idle.notify_all();

@@ -12,6 +12,12 @@ use crate::accounting::Run;
 /// What is told of a panic in a provider's code. Its message may have anything in it, the key too.
 pub(crate) const PANICKED: &str = "the provider's code panicked";
 
+/// Returns two amounts as they are where they are the same in cents.
+fn exactly(estimate: f64, max: f64) -> String {
+    let is_same = format!("{estimate:.2}") == format!("{max:.2}");
+    if is_same { format!(" ({estimate} against {max})") } else { String::new() }
+}
+
 /// What ended a run, or kept it from starting.
 ///
 /// Two families: [`run`](Error::run) returns `Some` for a run that was done in part and goes on
@@ -50,8 +56,8 @@ pub enum Error {
     },
     /// The run may cost more than it must.
     #[error(
-        "the run may cost {estimate:.2} USD, more than the {max:.2} USD allowed; allow more, or ask \
-         for less"
+        "the run may cost {estimate:.2} USD, more than the {max:.2} USD allowed{}; allow more, or ask \
+         for less", exactly(*estimate, *max)
     )]
     OverBudget {
         /// What it may cost, in dollars: an estimate, and rather too high.

@@ -67,7 +67,8 @@
 //!   take ranges; elsewhere it begins anew. What was handed over is not handed over again.
 //! * Of each request of a run some 400 bytes are in memory, its id and its record among them. A request
 //!   that was submitted for a ticket is in memory as a whole until its batch is worked on: while it
-//!   lingers, and until a thread is free for it. Then its body is in a file in the state folder, in clear, for the owner alone, until the batch is done.
+//!   lingers, and until a thread is free for it. Then its body is in a file in the state folder, in clear, for the owner alone, until the batch is done;
+//!   where the disk has no room it stays in memory.
 //!   Whatever ends the process before that leaves the file there, a crash as well as a
 //!   [`close`](LlmBatch::close) that gave up; it is removed when a batcher opens the folder again.
 //! * A request that has missed its deadline is told so, and an answer that comes later to nobody.

@@ -83,7 +83,7 @@ impl LlmBatch {
     ///
     /// The request is in memory until its batch is worked on: while it lingers, and until one of the
     /// threads of [`max_in_flight`](Builder::max_in_flight) is free. Then its body is in a file in the
-    /// state folder as long as it is waited for.
+    /// state folder as long as it is waited for, if the disk has room for it.
     ///
     /// # Errors
     ///

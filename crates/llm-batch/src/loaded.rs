@@ -9,7 +9,7 @@ use crate::answer::{Answer, RequestError};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::request::Request;
-use crate::table::Table;
+use crate::table::{Encoded, Table};
 
 /// Requests that were read and checked, and not sent: what [`LlmBatch::load`] returns.
 ///
@@ -40,7 +40,8 @@ impl<'l> Loaded<'l> {
             if request.id.is_empty() {
                 return Err(Error::EmptyId);
             }
-            table.push(&request, &*engine.provider)?;
+            let provider = &*engine.provider;
+            table.push(&request, Encoded::of(&request, provider), provider)?;
             let id = &table.items()[table.items().len() - 1].id;
             if !seen.insert(Arc::clone(id)) {
                 return Err(Error::DuplicateId { id: request.id });

@@ -11,10 +11,10 @@ use batch_core::{BatchOf, BatchProcessor, Slot};
 use crate::answer::{Answer, RequestError, Status};
 use crate::desk::Desk;
 use crate::engine::{Engine, Mode};
-use crate::error::{Error, PANICKED};
+use crate::error::{Error, PANICKED, PendingReason};
 use crate::request::{Kind, Request};
-use crate::session::{Mail, Session, Step};
-use crate::table::Table;
+use crate::session::{Mail, Session, Step, Unfinished};
+use crate::table::{Encoded, Table};
 use crate::unsent::Unsent;
 
 /// What requests must have in common to share a batch: kind and model.
@@ -72,43 +72,33 @@ impl fmt::Debug for Pass<'_> {
 
 impl<'e> Pass<'e> {
     /// Begins to work on as many of the slots as can be; the others are told why not. `None` where
-    /// none are left.
+    /// nothing can be begun.
     pub(crate) fn open(
         engine: &'e Engine,
         desk: &Arc<Desk>,
         number: u64,
         batch: Arc<BatchOf<Processor>>,
     ) -> Option<Pass<'e>> {
-        let (mut slots, mut requests) = distinct(&batch);
-        let fail = |error: &Error| {
-            end_all(engine, &batch, &error.to_string());
-            None
-        };
+        let mut asked = distinct(&batch);
         // The requests are in memory until their bodies are in the state folder.
         let begin = AssertUnwindSafe(|| {
             loop {
-                let table = match table(engine, &requests) {
-                    Ok(table) => table,
-                    Err(error) => return fail(&error),
-                };
-                let refusals = match begin(engine, desk, number, &batch, &slots, &table) {
-                    Ok(session) => return Some(session),
-                    // It takes all bodies to find one: so all are found.
-                    Err(Error::InFlight { .. } | Error::Conflict { .. }) => engine.refusals(&table),
-                    Err(error) => return fail(&error),
-                };
-                // Nothing was started: leave those out and go on with the others.
-                for (at, error) in refusals.into_iter().rev() {
-                    refuse(batch.slot(slots.swap_remove(at)), &error);
-                    requests.swap_remove(at);
+                let table = table(engine, &batch, &mut asked)?;
+                let slots: Vec<usize> = asked.iter().map(|(slot, _)| *slot).collect();
+                match begin(engine, desk, number, &batch, &slots, &table) {
+                    Ok(session) => return Ok((session, slots)),
+                    // Somebody began to work on one of them just now.
+                    Err(Error::InFlight { .. } | Error::Conflict { .. }) => {}
+                    Err(error) => return Err(error),
                 }
             }
         });
-        let Ok(session) = catch_unwind(begin) else {
-            end_all(engine, &batch, PANICKED);
-            return None;
-        };
-        session.map(|session| Pass { session, batch, slots })
+        match catch_unwind(begin) {
+            Ok(Ok((session, slots))) => return Some(Pass { session, batch, slots }),
+            Ok(Err(error)) => end_all(engine, &batch, &error),
+            Err(_) => abandon_all(engine, &batch),
+        }
+        None
     }
 
     pub(crate) fn step<'scope>(&mut self, scope: &'scope Scope<'scope, '_>) -> Step
@@ -122,19 +112,20 @@ impl<'e> Pass<'e> {
     pub(crate) fn finish(self) {
         let Pass { session, batch, slots } = self;
         let engine = session.engine;
-        let state = engine.state_dir.clone();
-        let Err(failed) = session.finish() else { return };
-        let Some(run) = failed.run() else {
-            end_all(engine, &batch, &failed.to_string());
-            return;
+        let (run, ambiguous, pending) = match session.finish() {
+            Ok(_) => return,
+            Err(Unfinished::Unbegun(error)) => return end_all(engine, &batch, &error),
+            Err(Unfinished::Cut { run, ambiguous, pending }) => (run, ambiguous, pending),
         };
-        for (slot, (_, status)) in slots.iter().zip(&run.outcomes) {
-            let (slot, state) = (batch.slot(*slot), state.clone());
-            match status {
-                Status::Ambiguous => slot.resolve(Err(RequestError::Ambiguous { state })),
-                Status::Pending => slot.resolve(Err(RequestError::Pending { state })),
-                _ => true,
+        let lost = ambiguous.map_or_else(String::new, |ambiguous| ambiguous.reason);
+        for (slot, (id, status)) in slots.iter().zip(&run.outcomes) {
+            let state = engine.state_dir.clone();
+            let left = match status {
+                Status::Ambiguous => RequestError::Ambiguous { state, reason: lost.clone() },
+                Status::Pending => left(engine, id, &pending),
+                _ => continue,
             };
+            batch.slot(*slot).resolve(Err(left));
         }
     }
 
@@ -146,12 +137,28 @@ impl<'e> Pass<'e> {
     }
 }
 
-fn table(engine: &Engine, requests: &[Request]) -> Result<Arc<Table>, Error> {
-    let mut table = engine.table().of_tickets();
-    for request in requests {
-        table.push(request, &*engine.provider)?;
-    }
-    table.put_away()?;
+/// Returns the requests as they are sent. Those that cannot be worked on now are told so and left out,
+/// before anything of them is written.
+fn table(
+    engine: &Engine,
+    batch: &BatchOf<Processor>,
+    asked: &mut Vec<(usize, Request)>,
+) -> Result<Arc<Table>, Error> {
+    let (mut table, provider) = (engine.table().of_tickets(), &*engine.provider);
+    let mut pushed = Ok(());
+    asked.retain(|(slot, request)| {
+        let encoded = Encoded::of(request, provider);
+        if let Some(error) = engine.refusal(&request.id, encoded.digest) {
+            refuse(batch.slot(*slot), &error);
+            return false;
+        }
+        if pushed.is_ok() {
+            pushed = table.push(request, encoded, provider);
+        }
+        true
+    });
+    pushed?;
+    table.put_away();
     Ok(Arc::new(table))
 }
 
@@ -175,26 +182,51 @@ fn begin<'e>(
 }
 
 /// Takes the requests of a batch out of it, each with its slot, but for those whose id another one has.
-fn distinct(batch: &BatchOf<Processor>) -> (Vec<usize>, Vec<Request>) {
+fn distinct(batch: &BatchOf<Processor>) -> Vec<(usize, Request)> {
     let mut seen = HashSet::new();
     let (distinct, repeated): (Vec<_>, Vec<_>) =
         batch.slots().partition(|slot| seen.insert(slot.item().id()));
     for slot in repeated {
         refuse(slot, &Error::InFlight { id: slot.item().id().to_owned() });
     }
-    distinct.into_iter().filter_map(|slot| Some((slot.index(), *slot.item().take()?))).unzip()
+    distinct.into_iter().filter_map(|slot| Some((slot.index(), *slot.item().take()?))).collect()
 }
 
-/// Ends what is left of a batch of which nothing was sent now. What was sent earlier may be paid for.
-fn end_all(engine: &Engine, batch: &BatchOf<Processor>, reason: &str) {
+/// Ends what is left of a batch that cannot be worked on now.
+fn end_all(engine: &Engine, batch: &BatchOf<Processor>, error: &Error) {
+    let problem = error.to_string();
+    let reason = match error {
+        Error::StateIo { .. } | Error::StateFile { .. } => PendingReason::State { problem },
+        _ => PendingReason::OverBudget { problem },
+    };
     for slot in batch.slots() {
-        let reason = reason.to_owned();
+        let left = left(engine, slot.item().id(), &reason);
+        slot.resolve(Err(left));
+    }
+}
+
+/// Ends what is left of a batch after a panic. What was sent earlier may be paid for.
+fn abandon_all(engine: &Engine, batch: &BatchOf<Processor>) {
+    for slot in batch.slots() {
+        let reason = PANICKED.to_owned();
         let ended = if engine.state().may_be_paid(slot.item().id()) {
             RequestError::Unknown { reason }
         } else {
             RequestError::Failed { reason }
         };
         slot.resolve(Err(ended));
+    }
+}
+
+/// Returns what a request that is not finished is told. One that cannot be sent, and never was, has failed.
+fn left(engine: &Engine, id: &str, reason: &PendingReason) -> RequestError {
+    match reason {
+        PendingReason::State { problem } | PendingReason::OverBudget { problem }
+            if !engine.state().may_be_paid(id) =>
+        {
+            RequestError::Failed { reason: problem.clone() }
+        }
+        _ => RequestError::Pending { state: engine.state_dir.clone(), reason: reason.clone() },
     }
 }
 

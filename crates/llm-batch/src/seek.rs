@@ -88,7 +88,8 @@ impl<T: Tell> Session<'_, T> {
         let policy = self.engine.settings.on_ambiguous;
         match provider.find(&lost, &self.call) {
             Ok(Found::Batch(created)) if !self.is_submitted(seek.at) => {
-                self.submitted(seek.at, seek.nonce, seek.members, created)
+                self.submitted(seek.at, seek.nonce, seek.members, created);
+                Ok(())
             }
             // Another pass found out meanwhile what became of it, and has counted it.
             Ok(Found::Batch(_)) => self.go_on(seek),

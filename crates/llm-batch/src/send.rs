@@ -119,10 +119,14 @@ impl<T: Tell> Session<'_, T> {
         match provider.create(&draft, &anchor, &self.call) {
             Ok(created) => {
                 engine.intake.took();
-                self.submitted(at, id, members, created)
+                self.submitted(at, id, members, created);
+                Ok(())
             }
             Err(CreateError::Ambiguous { reason }) => {
-                engine.state().settle(at, Fate::Ambiguous { reason: reason.clone() })?;
+                let settled = engine.state().settle(at, Fate::Ambiguous { reason: reason.clone() });
+                if let Err(fault) = settled {
+                    self.cut(fault);
+                }
                 let seek = Seek::new(at, members, id, reason, &engine.settings);
                 self.jobs.push(Instant::now(), Job::Seek(seek));
                 Ok(())
@@ -155,16 +159,20 @@ impl<T: Tell> Session<'_, T> {
         nonce: String,
         members: Vec<u32>,
         created: Created,
-    ) -> Result<(), Error> {
+    ) {
         let Created { batch_id, progress } = created;
         self.engine.tally(|totals| totals.batches += 1);
-        self.engine.state().settle(at, Fate::Submitted { batch_id: batch_id.clone() })?;
+        let settled =
+            self.engine.state().settle(at, Fate::Submitted { batch_id: batch_id.clone() });
+        if let Err(fault) = settled {
+            // It is known here, and found by the next process.
+            self.cut(fault);
+        }
         let is_running = progress == Progress::Running;
         let mut watch = self.watch_of(at, batch_id, nonce, members, progress);
         let next =
             if is_running { self.later(watch.backoff.after_success()) } else { Instant::now() };
         self.watch_later(next, watch);
-        Ok(())
     }
 
     /// Decides about a create of which nothing came for sure.

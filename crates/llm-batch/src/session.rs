@@ -4,6 +4,7 @@ mod mail;
 mod sort;
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread::Scope;
@@ -39,6 +40,7 @@ impl<F: FnMut(usize, Result<Answer, RequestError>)> Tell for F {}
 /// takes no thread.
 pub(crate) struct Session<'s, T> {
     pub(crate) engine: &'s Engine,
+    mode: Mode,
     pub(crate) table: Arc<Table>,
     on_outcome: T,
     pub(crate) status: Vec<Status>,
@@ -85,14 +87,38 @@ pub(crate) enum Job {
 }
 
 /// Requests whose create has an unknown fate.
-struct Ambiguity {
-    requests: usize,
-    reason: String,
+pub(crate) struct Ambiguity {
+    pub(crate) requests: usize,
+    pub(crate) reason: String,
+}
+
+/// Why a pass has not brought all its requests to their outcomes.
+pub(crate) enum Unfinished {
+    /// Nothing was sent and nothing told: it is as if it had not begun.
+    Unbegun(Error),
+    /// It came so far.
+    Cut { run: Box<Run>, ambiguous: Option<Ambiguity>, pending: PendingReason },
+}
+
+impl Unfinished {
+    /// Returns what a run is told.
+    pub(crate) fn into_error(self, state: PathBuf) -> Error {
+        match self {
+            Unfinished::Unbegun(error) => error,
+            Unfinished::Cut { run, ambiguous: Some(Ambiguity { requests, reason }), .. } => {
+                Error::Ambiguous { state, requests, reason, run }
+            }
+            Unfinished::Cut { run, ambiguous: None, pending: reason } => {
+                Error::Pending { state, reason, run }
+            }
+        }
+    }
 }
 
 impl<'s, T: Tell> Session<'s, T> {
     pub(crate) fn new(
         engine: &'s Engine,
+        mode: Mode,
         call: Call<'s>,
         table: Arc<Table>,
         budget: Budget,
@@ -101,6 +127,7 @@ impl<'s, T: Tell> Session<'s, T> {
     ) -> Session<'s, T> {
         Session {
             engine,
+            mode,
             status: vec![Status::Pending; table.items().len()],
             table,
             on_outcome,
@@ -124,10 +151,10 @@ impl<'s, T: Tell> Session<'s, T> {
     }
 
     /// Settles what is known already, and plans what is to be sent.
-    pub(crate) fn begin(&mut self, mode: Mode) {
+    pub(crate) fn begin(&mut self) {
         self.engine.state().deliveries.expect(self.table.items().len());
-        if let Err(fault) = self.sort(mode).and_then(|fresh| self.send_all(&fresh)) {
-            self.fault = Some(fault);
+        if let Err(fault) = self.sort().and_then(|fresh| self.send_all(&fresh)) {
+            self.cut(fault);
         }
     }
 
@@ -169,7 +196,7 @@ impl<'s, T: Tell> Session<'s, T> {
         match self.advance(scope) {
             Ok(step) => step,
             Err(fault) => {
-                self.fault = Some(fault);
+                self.cut(fault);
                 Step::Again
             }
         }
@@ -211,18 +238,32 @@ impl<'s, T: Tell> Session<'s, T> {
             Event::Answered(reply) => self.answered(*reply),
         };
         if let Err(fault) = taken {
-            self.fault.get_or_insert(fault);
+            self.cut(fault);
+        }
+    }
+
+    /// Ends a run that cannot go on. Of tickets only those are left that it is about: the others have
+    /// nothing to do with it, and what is there for them is paid for.
+    pub(crate) fn cut(&mut self, fault: Error) {
+        match self.mode {
+            Mode::Run => {
+                self.fault.get_or_insert(fault);
+            }
+            Mode::Tickets => {
+                let problem = fault.to_string();
+                self.refused.get_or_insert(PendingReason::State { problem });
+            }
         }
     }
 
     /// Returns what the pass came to.
-    pub(crate) fn finish(mut self) -> Result<Run, Error> {
+    pub(crate) fn finish(mut self) -> Result<Run, Unfinished> {
         let synced =
             if self.fault.is_none() { self.engine.state().deliveries.sync() } else { Ok(()) };
-        if let Some(error) = self.fault.take().or(synced.err()) {
-            // With nothing sent and nothing told, it is as if the pass had not begun.
+        let synced = synced.err().filter(|_| self.mode == Mode::Run);
+        if let Some(error) = self.fault.take().or(synced) {
             if self.created == 0 && self.handed_over == 0 {
-                return Err(error);
+                return Err(Unfinished::Unbegun(error));
             }
             self.pending = Some(PendingReason::State { problem: error.to_string() });
         }
@@ -252,18 +293,11 @@ impl<'s, T: Tell> Session<'s, T> {
             accounting: self.accounting,
             stray_results: self.stray,
         };
-        let state = self.engine.state_dir.clone();
-        match (self.ambiguous, self.pending.or(self.refused)) {
-            _ if is_done => Ok(run),
-            (Some(Ambiguity { requests, reason }), _) => {
-                Err(Error::Ambiguous { state, requests, reason, run: Box::new(run) })
-            }
-            (None, reason) => Err(Error::Pending {
-                state,
-                reason: reason.unwrap_or(PendingReason::TimedOut),
-                run: Box::new(run),
-            }),
+        if is_done {
+            return Ok(run);
         }
+        let pending = self.pending.or(self.refused).unwrap_or(PendingReason::TimedOut);
+        Err(Unfinished::Cut { run: Box::new(run), ambiguous: self.ambiguous, pending })
     }
 
     /// Counts every create that carried a request of this pass, whichever run made it.
@@ -370,7 +404,12 @@ impl<'s, T: Tell> Session<'s, T> {
         (self.on_outcome)(index, outcome);
         let item = &self.table.items()[index];
         let told = Told::new(delivered, may_be_paid, item.digest);
-        self.engine.state().deliveries.note(&item.id, told)
+        let noted = self.engine.state().deliveries.note(&item.id, told);
+        match self.mode {
+            Mode::Run => noted,
+            // Nobody's ticket depends on it: the others get what is there for them all the same.
+            Mode::Tickets => Ok(()),
+        }
     }
 
     /// Tells whether the time is up or somebody said stop, and remembers which.

@@ -293,9 +293,17 @@ impl State {
     /// disk when this returns.
     pub(crate) fn begin_again(&mut self, at: usize, anchor: &str) -> Result<(), Error> {
         let record = &mut self.records[at];
+        let (fate, before) = (record.fate.clone(), record.intent.anchor.clone());
         record.attempts += 1;
         anchor.clone_into(&mut record.intent.anchor);
-        self.settle(at, Fate::Sending)
+        let written = self.settle(at, Fate::Sending);
+        if written.is_err() {
+            // It is not sent, so it is what it was.
+            let record = &mut self.records[at];
+            (record.fate, record.intent.anchor) = (fate, before);
+            record.attempts -= 1;
+        }
+        written
     }
 
     /// Writes down what became of a create. It is on the disk when this returns.
@@ -430,6 +438,25 @@ mod tests {
         assert_eq!(doubts(&[], false, unsent()), 0, "7");
         assert_eq!(doubts(&[7, 4], false, submitted()), 0, "8 replaces several");
         assert_eq!(doubts(&[9], false, submitted()), 0, "9 leads into a circle");
+    }
+
+    /// It was taken for sent, in this process alone: an ask that never went out was of unknown fate.
+    #[test]
+    fn a_create_that_cannot_be_written_down_once_more_is_what_it_was() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("state");
+        let mut state = State::open(&folder).unwrap();
+        let provider = crate::providers::Anthropic::new("key").unwrap();
+        let table = Table::of_sizes(&[(0, 1)]);
+        let nonce = "0".repeat(16);
+        let intent = Intent::new(&provider, table.group(0), nonce, crate::Lane::Sync);
+        let at = state.begin(intent, &[0], &table).unwrap();
+        state.settle(at, Fate::Unsent { reason: "busy".to_owned() }).unwrap();
+        fs::remove_dir_all(&folder).unwrap();
+        assert!(state.begin_again(at, "anchor").is_err());
+        let record = state.record(at);
+        assert!(record.is_unsent() && !record.is_lost(), "{record:?}");
+        assert_eq!((record.attempts, &*record.intent.anchor), (1, ""));
     }
 
     /// What a folder of before says is no damage: in a new folder all of it would be paid again.

@@ -55,6 +55,25 @@ pub(crate) struct Item {
     pub(crate) digest: Digest,
 }
 
+/// A request as the provider takes it, or why it cannot.
+pub(crate) struct Encoded {
+    body: Result<Box<RawValue>, RequestError>,
+    /// `None` where it cannot be sent.
+    pub(crate) digest: Option<Digest>,
+}
+
+impl Encoded {
+    pub(crate) fn of(request: &Request, provider: &dyn Provider) -> Encoded {
+        let body = if request.model.is_empty() {
+            Err(RequestError::invalid("the request names no model"))
+        } else {
+            provider.encode(request)
+        };
+        let digest = body.as_ref().ok().map(|body| digest(provider, request, body.get()));
+        Encoded { body, digest }
+    }
+}
+
 /// A part of a body that is long enough for a provider's cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Prefix {
@@ -125,24 +144,23 @@ impl Table {
         Table { marks_prefixes: marks, ..self }
     }
 
-    /// Takes a request in, encoded; one that cannot be sent is kept with the reason.
-    pub(crate) fn push(&mut self, request: &Request, provider: &dyn Provider) -> Result<(), Error> {
-        let encoded = if request.model.is_empty() {
-            Err(RequestError::invalid("the request names no model"))
-        } else {
-            provider.encode(request)
-        };
+    /// Takes a request in; one that cannot be sent is kept with the reason.
+    pub(crate) fn push(
+        &mut self,
+        request: &Request,
+        encoded: Encoded,
+        provider: &dyn Provider,
+    ) -> Result<(), Error> {
         let index = self.items.len();
         let mut item = Item {
             id: request.id.as_str().into(),
             group: self.group_of(request),
             at: 0,
             bytes: 0,
-            digest: [0; 32],
+            digest: encoded.digest.unwrap_or_default(),
         };
-        match encoded {
+        match encoded.body {
             Ok(encoded) => {
-                item.digest = digest(provider, request, encoded.get());
                 item.at = self.bodies.push(encoded.get().as_bytes())?;
                 item.bytes = encoded.get().len() as u64;
                 let prefix = self.marks_prefixes.then(|| Prefix::of(provider, request, &encoded));
@@ -161,9 +179,9 @@ impl Table {
         Ok(())
     }
 
-    /// Puts the bodies out of memory, once all are there.
-    pub(crate) fn put_away(&mut self) -> Result<(), Error> {
-        self.bodies.put_away()
+    /// Puts the bodies out of memory, once all are there and as far as there is room on the disk.
+    pub(crate) fn put_away(&mut self) {
+        self.bodies.put_away();
     }
 
     fn group_of(&mut self, request: &Request) -> u32 {

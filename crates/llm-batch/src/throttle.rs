@@ -25,11 +25,13 @@ pub(crate) struct Place {
     number: u64,
 }
 
-/// Lets one request be on its way; dropped, it is the turn of whoever has waited longest.
+/// Lets one request be on its way; dropped, it is the turn of whoever has waited longest. Where nothing
+/// [went](Permit::go) with it, it is as if it had not been given.
 #[derive(Debug)]
 pub(crate) struct Permit {
     throttle: Arc<Throttle>,
     model: Arc<str>,
+    is_used: bool,
 }
 
 /// Whether a request may go out.
@@ -82,7 +84,7 @@ impl Throttle {
         drop(paces);
         tell(calls);
         match gone {
-            Some(_) => Room::Now(Permit { throttle: Arc::clone(self), model }),
+            Some(_) => Room::Now(Permit { throttle: Arc::clone(self), model, is_used: false }),
             None => Room::Later(place, until),
         }
     }
@@ -158,6 +160,11 @@ impl Drop for Place {
 }
 
 impl Permit {
+    /// Notes that the request goes out.
+    pub(crate) fn go(&mut self) {
+        self.is_used = true;
+    }
+
     /// Notes that the request was answered.
     pub(crate) fn went_well(&self) {
         let max = f64::from(u32::try_from(self.throttle.max).unwrap_or(u32::MAX));
@@ -177,7 +184,11 @@ impl Permit {
 impl Drop for Permit {
     fn drop(&mut self) {
         let mut paces = self.throttle.paces();
-        paces.free(&self.model, 1);
+        if self.is_used {
+            paces.free(&self.model, 1);
+        } else {
+            paces.give_back(&self.model);
+        }
         self.throttle.hand_out(paces);
     }
 }

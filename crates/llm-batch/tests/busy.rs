@@ -8,11 +8,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use common::stub::{Stub, stub};
-use common::{Place, ask};
+use common::steps::Steps;
+use common::stub::{Stub, first, stub};
+use common::{Place, ask, wait_until};
 use llm_batch::{
-    CallError, Collected, CreateError, Created, Draft, LlmBatch, Progress, Rejection, Sink,
+    CallError, Collected, CreateError, Created, Draft, LlmBatch, Overview, Progress, Rejection,
+    Sink, Stage, Stop, Submission,
 };
+
+fn full() -> Progress {
+    Progress::Rejected(Rejection {
+        kind: "token_limit_exceeded".to_owned(),
+        message: "the queue is full".to_owned(),
+        lines: Vec::new(),
+        is_passing: true,
+    })
+}
 
 /// Takes no create, or takes all and says of each later that its queue was full, but for the first ones,
 /// whose results cannot be read.
@@ -36,12 +47,7 @@ impl Stub for Full {
         if batch_id.parse::<usize>().unwrap() < self.runs {
             return Ok(Progress::Ended);
         }
-        Ok(Progress::Rejected(Rejection {
-            kind: "token_limit_exceeded".to_owned(),
-            message: "the queue is full".to_owned(),
-            lines: Vec::new(),
-            is_passing: true,
-        }))
+        Ok(full())
     }
 
     fn results(&self, _: &str, _: &Draft<'_>, _: &mut Sink<'_>) -> Result<Collected, CallError> {
@@ -85,4 +91,45 @@ fn batches_whose_results_cannot_be_read_make_room_once() {
     let creates = creates(Full { takes: true, runs: 20, ..Full::default() });
     // On a busy machine the twenty end one after the other, and each lets some go: 50 to 200 creates.
     assert!((2..700).contains(&creates), "{creates}");
+}
+
+/// Says of one batch that its queue is full, and of another one, once that is known, that it is done when
+/// its create is answered.
+#[derive(Debug, Default)]
+struct Sudden(Steps);
+
+impl Stub for Sudden {
+    fn create(&self, draft: &Draft<'_>) -> Result<Created, CreateError> {
+        let batch_id = first(draft).to_owned();
+        if batch_id == "sudden" {
+            self.0.reach("creates");
+            self.0.wait_for("is full");
+        }
+        let progress = if batch_id == "full" { full() } else { Progress::Ended };
+        Ok(Created { batch_id, progress })
+    }
+}
+
+/// Only one that a poll told of made room: the next one waited as long as one that is refused.
+#[test]
+fn a_batch_that_has_ended_when_its_create_is_answered_makes_room() {
+    let (provider, place, stop) = (stub(Sudden::default()), Place::quick(), Stop::new());
+    let llm = LlmBatch::builder(Arc::clone(&provider) as _)
+        .state(place.state())
+        .linger(Duration::ZERO)
+        .poll_interval(Duration::from_hours(1))
+        .stop(stop.clone())
+        .build()
+        .unwrap();
+    let sudden = llm.submit(ask("sudden")).unwrap();
+    provider.0.wait_for("creates");
+    let full = llm.submit(ask("full")).unwrap();
+    let is_void = |submission: &Submission| submission.stage == Stage::Void;
+    wait_until(|| Overview::read(place.state()).unwrap().submissions.iter().any(is_void));
+    provider.0.reach("is full");
+    sudden.wait().unwrap();
+    let next = llm.submit(ask("next")).unwrap();
+    assert!(next.wait_timeout(Duration::from_mins(1)).unwrap().is_ok());
+    stop.stop();
+    assert!(full.wait().is_err());
 }

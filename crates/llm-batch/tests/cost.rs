@@ -1,9 +1,12 @@
 //! What a run cost, what it would have cost one by one, and what it must cost.
 
+#![allow(clippy::unwrap_used, reason = "a helper of tests is not seen as a test")]
+
 mod common;
 
-use common::{Faults, Place, Sim, builder, run};
+use common::{Faults, Place, Sim, builder, priced, run};
 use llm_batch::{Error, Kind, LaneChoice, Prices, Request};
+use llm_simulator::{Endpoint, Simulator};
 
 fn prices() -> Prices {
     let table = r#"{"as_of": "2026-01-01", "models": {"m": {"input": 1000, "output": 10000}}}"#;
@@ -74,4 +77,14 @@ fn a_run_that_may_cost_too_much_is_refused_before_anything_is_sent() {
     let llm = builder(sim.url(), &place.state()).prices(prices()).max_cost(9.0).build().unwrap();
     let ended = run(&llm, [ask("c", "unknown")]).1;
     assert!(matches!(&ended, Err(Error::NoPrice { model }) if model == "unknown"), "{ended:?}");
+}
+
+/// In cents the limit was more than itself.
+#[test]
+fn a_limit_to_the_cost_says_what_it_is() {
+    let (simulator, place) = (Simulator::start().unwrap(), Place::quick());
+    let limited = priced::open(&simulator, &place).max_cost(4.999);
+    let said = priced::go(limited, [priced::ask("a")]).1.unwrap_err().to_string();
+    assert!(said.contains("5.00 USD, more than the 5.00 USD allowed (5 against 4.999);"), "{said}");
+    assert_eq!(simulator.count(Endpoint::Create), 0);
 }

@@ -12,7 +12,9 @@ use std::time::Duration;
 
 use common::{KEY, Place, SHAPES, ask, assert_answered, builder, changed, run, settings};
 use llm_batch::providers::Anthropic;
-use llm_batch::{Body, CallError, Error, LlmBatch, OnAmbiguous, PendingReason, Request, cancel};
+use llm_batch::{
+    Body, CallError, Error, LlmBatch, OnAmbiguous, PendingReason, Request, Stop, cancel,
+};
 use llm_simulator::{Endpoint, Reply, Said, Simulator};
 use serde_json::{Value, json};
 
@@ -224,24 +226,29 @@ fn a_list_without_an_end_is_left() {
 /// It was told about until the time was up, long after a list had shown that it was gone.
 #[test]
 fn what_an_earlier_look_took_for_the_lost_batch_is_forgotten_when_it_is_absent() {
+    let stop = Stop::new();
+    let after_that = stop.clone();
     let simulator = Simulator::builder()
         .before(|call| (call.endpoint == Endpoint::Create).then_some(Reply::Drop))
-        .after(|call, usual| match (call.endpoint, call.nth) {
-            // The first is the look for the newest batch; then there is one that may be it.
+        .after(move |call, usual| match (call.endpoint, call.nth) {
+            // The first is the look for the newest batch; then there is one that may be it, and then none.
             (Endpoint::List, 1) => Reply::json(
                 200,
                 &json!({"data": [{"id": "look-alike", "type": "message_batch",
                                   "processing_status": "in_progress"}], "has_more": false}),
             ),
+            (Endpoint::List, 3) => {
+                after_that.stop();
+                usual
+            }
             _ => usual,
         })
         .start()
         .unwrap();
-    let place = Place::new();
-    let settings = builder(simulator.url(), &place.state()).timeout(Duration::from_secs(2));
-    let llm = settings.list_lag(Duration::from_mins(5)).build().unwrap();
+    let place = Place::quick();
+    let llm = builder(simulator.url(), &place.state()).stop(stop).build().unwrap();
     let Err(Error::Ambiguous { reason, .. }) = run(&llm, [ask("a")]).1 else { panic!("no") };
-    assert_eq!(simulator.count(Endpoint::List), 3);
+    assert_eq!(simulator.count(Endpoint::List), 4);
     assert!(!reason.contains("look-alike"), "{reason}");
 }
 
@@ -299,6 +306,43 @@ fn a_batch_with_a_status_that_nobody_knows_is_waited_for() {
             assert_eq!(early.load(Ordering::SeqCst), 0, "results were read too early");
             assert_eq!(looks.load(Ordering::SeqCst), 3);
             assert_eq!((simulator.count(Endpoint::Create), simulator.paid().len()), (1, 2));
+        }
+    }
+}
+
+/// Fault 21, of types: a batch that was taken was of unknown fate, or was waited for until the time was
+/// up, where a server told something of no weight in another way than its shape has it.
+#[test]
+fn what_is_only_of_use_may_be_of_any_type() {
+    let changes: [fn(&mut Value); 6] = [
+        |batch| batch["created_at"] = json!(1.5e9),
+        |batch| batch["created_at"] = Value::Null,
+        |batch| batch["request_counts"] = Value::Null,
+        |batch| batch["request_counts"] = json!({"completed": "2", "succeeded": "2"}),
+        |batch| batch["errors"] = json!({"object": "list", "data": null}),
+        |batch| (batch["output_expires_at"], batch["ended_at"]) = (json!("soon"), json!([])),
+    ];
+    let each = SHAPES.into_iter().flat_map(|shape| changes.map(|change| (shape, change)));
+    for (n, (shape, change)) in each.enumerate() {
+        // Each is lost once, and found in the list.
+        for is_lost in [false, true] {
+            let simulator = Simulator::builder()
+                .after(move |call, usual| match call.endpoint {
+                    Endpoint::Create if is_lost => Reply::Drop,
+                    Endpoint::Create | Endpoint::Poll => changed(usual, change),
+                    Endpoint::List => changed(usual, |page| {
+                        page["data"].as_array_mut().unwrap().iter_mut().for_each(change);
+                    }),
+                    _ => usual,
+                })
+                .start()
+                .unwrap();
+            let place = Place::quick();
+            let llm = settings(shape(simulator.url(), KEY), &place.state()).build().unwrap();
+            let (outcomes, ended) = run(&llm, ["a", "b"].map(ask));
+            assert!(ended.is_ok(), "{n}, {is_lost}: {ended:?}");
+            assert_answered(&outcomes, &["a", "b"]);
+            assert_eq!(simulator.count(Endpoint::Create), 1, "{n}, {is_lost}");
         }
     }
 }

@@ -169,6 +169,36 @@ fn a_body_in_a_string_and_a_line_without_a_response_are_read() {
     assert_answered(&outcomes, &["a"]);
 }
 
+/// Servers on one's own machine write them so. The line could not be read, and its request had no end
+/// that said why.
+#[test]
+fn an_error_whose_code_is_a_number_is_told() {
+    let simulator = Simulator::builder()
+        .after(|call, usual| {
+            if call.endpoint != Endpoint::Results {
+                return usual;
+            }
+            let text = String::from_utf8(usual.body().to_vec()).unwrap();
+            let odd = |(n, line): (usize, &str)| {
+                let mut line: Value = serde_json::from_str(line).unwrap();
+                let error = json!({"code": 400, "type": null, "message": "too long"});
+                match n {
+                    0 => line["error"] = error,
+                    _ => line["response"] = json!({"status_code": 400, "body": {"error": error}}),
+                }
+                line.to_string()
+            };
+            Reply::jsonl(&text.lines().enumerate().map(odd).collect::<Vec<_>>())
+        })
+        .start()
+        .unwrap();
+    let (outcomes, ended) = run(&open(&simulator, &Place::quick()), ["a", "b"].map(ask));
+    for (_, outcome) in outcomes {
+        assert_eq!(outcome.unwrap_err().to_string(), "the provider reports 400: too long");
+    }
+    assert_eq!(ended.unwrap().accounting.failed, 2);
+}
+
 /// An upload that was taken is used although its answer was lost; one that was not is made again.
 #[test]
 fn a_lost_upload_is_found_by_its_name_or_made_again_and_leaves_no_file_behind() {

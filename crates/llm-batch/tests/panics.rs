@@ -12,7 +12,7 @@ use common::steps::Steps;
 use common::stub::{Stub, Stubbed, stub};
 use common::{KEY, Place, ask, wait_until};
 use llm_batch::{
-    Answer, BatchError, Builder, CallError, CreateError, Created, Draft, Entry, LaneChoice,
+    Answer, BatchError, Builder, CallError, CreateError, Created, Draft, Entry, Error, LaneChoice,
     LlmBatch, Progress, Request, RequestError, Stop,
 };
 use serde_json::value::{RawValue, to_raw_value};
@@ -91,13 +91,13 @@ fn an_answer_that_is_on_its_way_when_another_one_panics_is_kept() {
         assert_eq!(error.to_string().find(KEY), None, "{error}");
     }
     flushed.wait().unwrap();
-    provider.steps.reach("may answer");
-    let answer = place.state().join("000001.answer.json");
-    wait_until(|| answer.exists());
-    provider.panics_in_answer.store(false, Ordering::SeqCst);
     drop(llm);
-    // The last of its threads lets go of the folder.
     let open = || settings(&provider, &place).lane(LaneChoice::Sync).linger(Duration::ZERO).build();
+    // What was asked may still be read there, and the answer is kept there.
+    assert!(matches!(open(), Err(Error::StateBusy { .. })));
+    provider.panics_in_answer.store(false, Ordering::SeqCst);
+    provider.steps.reach("may answer");
+    // The last of its threads lets go of the folder.
     wait_until(|| open().is_ok());
     let llm = open().unwrap();
     for id in ["gated", "panics"] {

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use common::{Endpoint, Faults, Place, Reply, Sim, Simulator, ask, builder, jsonl, open};
 use llm_batch::{
-    BatchError, Body, Close, Error, Kind, LaneChoice, LlmBatch, OnAmbiguous, Request, RequestError,
+    BatchError, Body, Close, Error, Kind, LaneChoice, LlmBatch, OnAmbiguous, PendingReason,
+    Request, RequestError,
 };
 
 /// Long enough never to pass in a test: what is sent is sent for another reason.
@@ -234,8 +235,30 @@ fn a_ticket_whose_wait_ended_says_that_it_is_pending() {
     let Err(BatchError::Failed(error)) = llm.submit(ask("a")).unwrap().wait() else {
         panic!("an answer")
     };
-    assert!(matches!(&*error, RequestError::Pending { state } if *state == place.state()));
+    let RequestError::Pending { state, reason } = &*error else { panic!("{error}") };
+    assert_eq!((state, reason), (&place.state(), &PendingReason::TimedOut));
     assert_eq!(sim.creates(), 1);
+}
+
+/// It was told to come again, and not why: with the same key, or on the same disk, that is for ever.
+#[test]
+fn a_ticket_that_is_not_finished_says_why() {
+    let sim = Sim::start(Faults {
+        create: Some(Box::new(|nth, _| (nth == 1).then_some(Reply::Drop))),
+        list: Some(Box::new(|_, _| Some(Reply::error(403, "permission_error", "no lists")))),
+        poll: Some(Box::new(|_, _| Some(Reply::error(401, "authentication_error", "who?")))),
+        ..Faults::default()
+    });
+    let place = Place::new();
+    let llm = builder(sim.url(), &place.state()).linger(Duration::ZERO).build().unwrap();
+    for (id, why) in [("a", "who?"), ("b", "no lists")] {
+        let Err(BatchError::Failed(error)) = llm.submit(ask(id)).unwrap().wait() else {
+            panic!("an answer")
+        };
+        let said = error.to_string();
+        assert!(said.contains(why) && said.contains("submit it again with the state in"), "{said}");
+        assert!(error.may_be_paid());
+    }
 }
 
 #[test]

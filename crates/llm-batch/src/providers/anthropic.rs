@@ -467,7 +467,7 @@ mod tests {
     use std::io::Read;
 
     use super::*;
-    use crate::table::Table;
+    use crate::table::{Encoded, Table};
 
     #[test]
     fn the_body_is_as_long_as_the_limits_count_it() {
@@ -476,7 +476,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut table = Table::new(dir.path());
         for _ in 0..4 {
-            table.push(&request, &provider).unwrap();
+            table.push(&request, Encoded::of(&request, &provider), &provider).unwrap();
         }
         let params = params(&request).unwrap().get().len() as u64;
         for count in 1..4_usize {

@@ -7,7 +7,7 @@ use std::fmt::Write;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::shared::{Said, Turn, WireBatch, check_raw, said};
+use super::shared::{Said, Turn, WireBatch, check_raw, or_default, said};
 use crate::answer::{Answer, RequestError, Usage};
 use crate::request::{Body, Content, Message, Request, Role};
 
@@ -93,12 +93,12 @@ fn conversation(messages: &[Message]) -> Result<(Option<Said<'_>>, Vec<Turn<'_>>
 #[derive(Deserialize)]
 pub(super) struct BatchObject {
     pub(super) id: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub(super) processing_status: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub(super) created_at: String,
     /// How many requests are in which state. States that are not known yet count too.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     request_counts: BTreeMap<String, serde_json::Value>,
 }
 

@@ -3,9 +3,10 @@
 use std::borrow::Cow;
 
 use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::shared::{Said, Turn, WireBatch, check_raw, said};
+use super::shared::{Said, Turn, WireBatch, check_raw, or_default, said};
 use crate::answer::{Answer, RequestError, Usage};
 use crate::request::{Body, Request, Role};
 
@@ -55,9 +56,9 @@ fn one_line(raw: &RawValue) -> Result<Box<RawValue>, RequestError> {
 #[derive(Deserialize)]
 pub(super) struct FileObject {
     pub(super) id: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub(super) created_at: i64,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub(super) filename: String,
 }
 
@@ -74,19 +75,19 @@ pub(super) struct Files {
 #[derive(Deserialize)]
 pub(super) struct BatchObject {
     pub(super) id: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub(super) status: String,
-    #[serde(default, deserialize_with = "or_none")]
+    #[serde(default, deserialize_with = "or_default")]
     pub(super) input_file_id: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub(super) output_file_id: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub(super) error_file_id: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub(super) created_at: i64,
-    #[serde(default, deserialize_with = "or_none")]
+    #[serde(default, deserialize_with = "or_default")]
     pub(super) request_counts: Counts,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub(super) errors: Option<Faults>,
 }
 
@@ -105,23 +106,23 @@ impl BatchObject {
 
 #[derive(Deserialize, Default)]
 pub(super) struct Counts {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "number")]
     pub(super) completed: Option<u64>,
 }
 
 #[derive(Deserialize)]
 pub(super) struct Faults {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub(super) data: Vec<Fault>,
 }
 
 #[derive(Deserialize)]
 pub(super) struct Fault {
-    #[serde(default, deserialize_with = "or_none")]
+    #[serde(default, deserialize_with = "or_default")]
     pub(super) code: String,
-    #[serde(default, deserialize_with = "or_none")]
+    #[serde(default, deserialize_with = "or_default")]
     pub(super) message: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub(super) line: Option<u64>,
 }
 
@@ -134,9 +135,22 @@ pub(super) struct Page {
     pub(super) has_more: bool,
 }
 
-/// Reads `null` as nothing.
-fn or_none<'d, D: Deserializer<'d>, T: Deserialize<'d> + Default>(d: D) -> Result<T, D::Error> {
-    Option::<T>::deserialize(d).map(Option::unwrap_or_default)
+/// Reads a number, also one in a string.
+fn number<'d, D: Deserializer<'d>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    Ok(match Value::deserialize(deserializer)? {
+        Value::Number(number) => number.as_u64(),
+        Value::String(text) => text.parse().ok(),
+        _ => None,
+    })
+}
+
+/// Reads a word, also one that is a number, as some servers write their codes.
+fn word<'d, D: Deserializer<'d>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    Ok(match Value::deserialize(deserializer)? {
+        Value::String(text) => Some(text),
+        Value::Number(number) => Some(number.to_string()),
+        _ => None,
+    })
 }
 
 /// One line of the results: only the envelope is parsed, the body stays as it is.
@@ -146,8 +160,8 @@ pub(super) struct ResultLine<'r> {
     pub(super) custom_id: Cow<'r, str>,
     #[serde(borrow, default)]
     response: Option<Response<'r>>,
-    #[serde(borrow, default)]
-    error: Option<LineError<'r>>,
+    #[serde(default)]
+    error: Option<LineError>,
 }
 
 #[derive(Deserialize)]
@@ -159,22 +173,21 @@ struct Response<'r> {
 }
 
 #[derive(Deserialize)]
-struct LineError<'r> {
-    #[serde(borrow, default)]
-    code: Option<Cow<'r, str>>,
-    #[serde(borrow, default, rename = "type")]
-    kind: Option<Cow<'r, str>>,
-    #[serde(borrow, default)]
-    message: Option<Cow<'r, str>>,
+struct LineError {
+    #[serde(default, deserialize_with = "word")]
+    code: Option<String>,
+    #[serde(default, deserialize_with = "word", rename = "type")]
+    kind: Option<String>,
+    #[serde(default, deserialize_with = "word")]
+    message: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct ErrorBody<'r> {
-    #[serde(borrow)]
-    error: LineError<'r>,
+struct ErrorBody {
+    error: LineError,
 }
 
-impl LineError<'_> {
+impl LineError {
     /// Returns what the error says; `status` is that of the answer it came in, if it came in one.
     fn outcome(&self, status: Option<u16>) -> RequestError {
         let kind = self.code.as_deref().or(self.kind.as_deref()).unwrap_or("unknown_error");
@@ -215,7 +228,7 @@ impl ResultLine<'_> {
         match body {
             Some((status, body)) if (200..300).contains(&status) => Ok(answer(body)),
             Some((status, body)) => {
-                let error = serde_json::from_str::<ErrorBody<'_>>(body.get());
+                let error = serde_json::from_str::<ErrorBody>(body.get());
                 Err(error.map_or_else(
                     |_| RequestError::Errored {
                         kind: format!("http_{status}"),

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 
 use secrecy::{ExposeSecret, SecretString};
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use ureq::http::header::{HeaderMap, HeaderName, HeaderValue};
 
@@ -61,6 +61,17 @@ pub(super) fn key_header(
 /// A batch as either shape tells of it.
 pub(super) trait WireBatch: DeserializeOwned {
     fn id(&self) -> &str;
+}
+
+/// Reads what is of another type than it should be as if it were not there. Servers of a shape differ in
+/// what is only of use, and a batch that was taken has to be waited for all the same.
+pub(super) fn or_default<'d, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'d>,
+    T: DeserializeOwned + Default,
+{
+    let value = serde_json::Value::deserialize(deserializer)?;
+    Ok(T::deserialize(value).unwrap_or_default())
 }
 
 /// Reads a batch, and checks that it is the one that was asked for.

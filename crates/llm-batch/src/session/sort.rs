@@ -7,7 +7,6 @@ use super::{Job, Session, Tell};
 use crate::answer::Status;
 use crate::direct::Ask;
 use crate::draft::NOBODY;
-use crate::engine::Mode;
 use crate::error::Error;
 use crate::lane::{Lane, LaneChoice};
 use crate::plan::{Candidate, Piece, plan};
@@ -19,14 +18,14 @@ use crate::send::Send;
 impl<T: Tell> Session<'_, T> {
     /// Settles what is known already. Returns the requests that are still to be sent, each with
     /// the record in which it was given up.
-    pub(super) fn sort(&mut self, mode: Mode) -> Result<Vec<(u32, Option<u64>)>, Error> {
+    pub(super) fn sort(&mut self) -> Result<Vec<(u32, Option<u64>)>, Error> {
         let mut fresh = Vec::new();
         let mut known_to: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
         for index in 0..self.table.items().len() {
             let item = &self.table.items()[index];
             let state = self.engine.state();
             let known = state.known(item);
-            let delivered = self.engine.delivered(&state, item, mode);
+            let delivered = self.engine.delivered(&state, item, self.mode);
             drop(state);
             self.touched.extend(known.map(|known| known.at));
             let wire = u32::try_from(index).map_err(|_| too_many())?;

@@ -20,9 +20,13 @@ fn wait(time: Duration) {
     NOW.set(NOW.get() + time);
 }
 
+/// Lets one go.
 fn at_once(room: Room) -> Permit {
     match room {
-        Room::Now(permit) => permit,
+        Room::Now(mut permit) => {
+            permit.go();
+            permit
+        }
         Room::Later(..) => panic!("{room:?}"),
     }
 }
@@ -185,9 +189,27 @@ fn a_trial_that_is_not_used_is_that_of_the_next() {
     at_once(throttle.enter("m", Some(next), &c.0));
 }
 
+/// What could not be written down did not go out, and the next one waited for the end of its trial.
+#[test]
+fn a_trial_that_nothing_goes_out_with_is_that_of_the_next() {
+    let throttle = Throttle::new(8, Some(Duration::from_hours(1)));
+    let [a, b] = [(); 2].map(|()| Mail::open());
+    throttle.went_badly("m", None);
+    wait(Duration::from_hours(2));
+    let trial = throttle.enter("m", None, &a.0);
+    assert!(matches!(trial, Room::Now(_)), "{trial:?}");
+    let next = later(throttle.enter("m", None, &b.0));
+    drop(trial);
+    assert!(is_told(&b));
+    drop(at_once(throttle.enter("m", Some(next), &b.0)));
+    let next = throttle.enter("m", None, &a.0);
+    assert!(matches!(next, Room::Later(_, Some(_))), "one went out: {next:?}");
+}
+
 /// What a pass or a request does.
 #[derive(Debug, Clone, Copy)]
 enum Step {
+    Unsent,
     Enter,
     Aside,
     Leave,
@@ -220,15 +242,15 @@ proptest! {
     #[test]
     fn whatever_passes_do_none_waits_for_what_there_is(
         max in 1_usize..4,
-        steps in proptest::collection::vec((0_usize..4, 0_usize..2, 0_usize..10), 0..80),
+        steps in proptest::collection::vec((0_usize..4, 0_usize..2, 0_usize..11), 0..80),
     ) {
-        use Step::{Aside, Badly, Enter, Leave, Lost, Well};
+        use Step::{Aside, Badly, Enter, Leave, Lost, Unsent, Well};
         let throttle = Throttle::new(max, Some(Duration::from_hours(1)));
         let passes = [(); 4].map(|()| Mail::open());
         let mut places: [[Option<Place>; 2]; 4] = Default::default();
         let mut permits: Vec<Permit> = Vec::new();
         for (pass, model, step) in steps {
-            let steps = [Enter, Enter, Enter, Enter, Aside, Leave, Well, Well, Badly, Lost];
+            let steps = [Enter, Enter, Enter, Enter, Aside, Leave, Well, Well, Badly, Lost, Unsent];
             let place = &mut places[pass][model];
             match steps[step] {
                 Enter => {
@@ -242,11 +264,18 @@ proptest! {
                 }
                 Aside => place.iter().for_each(Place::step_aside),
                 Leave => drop(place.take()),
-                Well => permits.pop().iter().for_each(Permit::went_well),
-                Badly => {
-                    permits.pop().map(|permit| permit.went_badly(None));
+                Unsent => drop(permits.pop()),
+                how => {
+                    let Some(mut permit) = permits.pop() else { continue };
+                    permit.go();
+                    match how {
+                        Well => permit.went_well(),
+                        Badly => {
+                            permit.went_badly(None);
+                        }
+                        _ => {}
+                    }
                 }
-                Lost => drop(permits.pop()),
             }
             check(&throttle, &permits, max);
         }

@@ -1,0 +1,111 @@
+//! A disk without room for a byte: what is at the provider comes home all the same, what cannot be
+//! written down is not sent, and each ticket says which of the two it is.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "a helper of tests is not seen as a test")]
+
+mod common;
+
+use std::env;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use common::{Faults, Place, Reply, Sim, ask, batch_object, builder, wait_until};
+use llm_batch::{BatchError, LlmBatch, PendingReason, Request, RequestError, Stop};
+
+const NEVER: Duration = Duration::from_hours(1);
+
+/// Takes a file where bodies are kept in one.
+fn long(id: &str) -> Request {
+    Request::prompt(id, "model-a", format!("{id} {}", "x".repeat(20_000)))
+}
+
+/// Not a test by itself: a process that may write into no file.
+#[test]
+fn child() {
+    let (Some(url), Some(state)) = (env::var_os("CHILD_URL"), env::var_os("CHILD_STATE")) else {
+        return;
+    };
+    let settings = builder(url.to_str().unwrap(), &PathBuf::from(state)).linger(NEVER);
+    let llm = settings.build().unwrap();
+    let sent = ["a", "b"].map(|id| (id, llm.submit(long(id)).unwrap()));
+    let new = llm.submit(long("new")).unwrap();
+    llm.flush().wait().unwrap();
+    for (id, ticket) in sent {
+        assert!(ticket.wait().unwrap().text.unwrap().starts_with(&format!("answer to {id} x")));
+    }
+    let Err(BatchError::Failed(error)) = new.wait() else { panic!("an answer") };
+    let said = error.to_string();
+    assert!(said.starts_with("cannot write `") && said.contains(".intent.json`"), "{said}");
+    assert!(!error.may_be_paid(), "{said}");
+}
+
+/// They were all told that their fate is unknown, for the sake of a file that is of no use to them, or
+/// of one that could not be sent beside them. Of several in a batch only the first got its answer.
+#[test]
+fn what_is_at_the_provider_comes_home_and_what_is_new_is_not_sent() {
+    let running = Arc::new(AtomicUsize::new(usize::MAX));
+    let polls = Arc::clone(&running);
+    let sim = Sim::start(Faults {
+        poll: Some(Box::new(move |_, seen| {
+            let less = |left: usize| left.checked_sub(1);
+            let is_running = polls.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_ok();
+            is_running.then(|| batch_object(seen.path.rsplit('/').next().unwrap(), false))
+        })),
+        ..Faults::default()
+    });
+    let (place, stop) = (Place::quick(), Stop::new());
+    let settings = builder(sim.url(), &place.state()).linger(NEVER).stop(stop.clone());
+    let llm = settings.build().unwrap();
+    let tickets = ["a", "b"].map(|id| llm.submit(long(id)).unwrap());
+    let flushed = llm.flush();
+    wait_until(|| llm.accounting().batches == 1);
+    stop.stop();
+    for ticket in tickets {
+        let Err(BatchError::Failed(error)) = ticket.wait() else { panic!("an answer") };
+        let RequestError::Pending { reason, .. } = &*error else { panic!("{error}") };
+        assert_eq!(*reason, PendingReason::Stopped);
+    }
+    flushed.wait().unwrap();
+    drop(llm);
+    // The next one asks a few times before it hears that the batch has ended.
+    running.store(3, Ordering::SeqCst);
+    let child = Command::new("sh")
+        .args(["-c", "trap '' XFSZ; ulimit -f 0; exec \"$0\" child --exact"])
+        .arg(env::current_exe().unwrap())
+        .env("CHILD_URL", sim.url())
+        .env("CHILD_STATE", place.state())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&child.stdout);
+    assert!(child.status.success() && said.contains("1 passed"), "{said}");
+    assert_eq!((sim.creates(), sim.simulator.paid().len()), (1, 2));
+}
+
+/// Its tickets were told to come again, and would have found it running.
+#[test]
+fn a_batch_that_cannot_be_noted_is_waited_for_and_found_by_the_next_process() {
+    for is_lost in [false, true] {
+        let sim = Sim::start(Faults {
+            create: Some(Box::new(move |_, _| is_lost.then_some(Reply::Drop))),
+            running: 2,
+            ..Faults::default()
+        });
+        let place = Place::quick();
+        let open = || builder(sim.url(), &place.state()).linger(Duration::ZERO).build();
+        let answered = |llm: &LlmBatch| llm.submit(ask("a")).unwrap().wait().unwrap();
+        let llm = open().unwrap();
+        // Stands where the note is written.
+        let in_the_way = place.state().join("000001.status.json.tmp");
+        fs::create_dir(&in_the_way).unwrap();
+        assert_eq!(answered(&llm).text.unwrap(), "answer to question a");
+        drop(llm);
+        fs::remove_dir(&in_the_way).unwrap();
+        assert!(!place.state().join("000001.status.json").exists());
+        assert_eq!(answered(&open().unwrap()).text.unwrap(), "answer to question a");
+        assert_eq!((sim.creates(), sim.simulator.paid().len()), (1, 1), "{is_lost}");
+    }
+}

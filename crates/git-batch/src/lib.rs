@@ -86,8 +86,8 @@
 //!   and in `info/attributes`, merge drivers and `merge.*` settings of the user do not.
 //! * Where refs are in a reftable, or a reference-transaction hook is to be heard, the git program
 //!   does what gix does elsewhere ([`ExecutorKind`]): a few processes a branch, and one to look for what is
-//!   held of earlier batches, which is in no receipt. Killed, it leaves locks behind that nobody but you can
-//!   remove. Worktrees in a reftable cannot be committed from.
+//!   held of earlier batches. Killed, it leaves locks behind that nobody but you can remove. Worktrees in a
+//!   reftable cannot be committed from.
 //! * In a partial clone the contents that a merge looks at are fetched, in one call. Clones that lack
 //!   trees, unknown extensions and unknown ways to keep refs are refused on opening.
 //! * A batch lives in memory until its pack is written; of one that is killed before that, nothing is

@@ -4,6 +4,7 @@
 mod support;
 
 use std::fs;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use git_batch::{Commit, Gate, GitBatch, Operation, Outcome, Report, Settings, stops};
@@ -54,9 +55,7 @@ fn what_needs_a_commit_that_the_remote_refuses_does_not_come() {
     // Asked for again, all of it comes, with one push for what the first one has to come before.
     fixture.hook("update", "exit 0");
     let again = fixture.open().apply(after_the_remote()).unwrap();
-    for (id, _) in &again.outcomes {
-        landed(&again, id);
-    }
+    all_landed(&again);
     assert_eq!((again.pushes(), again.replayed.len()), (2, 2));
     fixture.assert_sound();
 }
@@ -93,51 +92,119 @@ fn nor_where_another_process_goes_on_with_the_rest() {
     }
 }
 
-/// What comes between the two pushes keeps them apart, so that the gate has to look at both.
 #[test]
 fn what_is_pushed_twice_has_passed_a_gate_twice() {
     let fixture = Fixture::new();
     let gate = Gate::new("true").in_folder(fixture.beside(""));
     let git = GitBatch::open(fixture.work(), Settings::default().with_gate(gate)).unwrap();
-    let operations = vec![
-        commit("m1", "main", "main"),
-        Operation::push("p1", "main"),
-        commit("y", "y", "main~0").after("m1"),
-        commit("m2", "main", "main").after("y"),
-        Operation::push("p2", "main"),
-    ];
-    let report = git.apply(operations).unwrap();
-    for (id, _) in &report.outcomes {
-        landed(&report, id);
-    }
+    let report = git.apply(pushed_twice()).unwrap();
+    all_landed(&report);
     assert_eq!((report.pushes(), report.receipt().gate_runs), (2, 2));
     fixture.assert_sound();
 }
 
-/// The first step of `main` loses its push, the second one the first step: all of it is tried again.
+/// `main` is pushed twice, as what comes in between keeps the two apart.
+fn pushed_twice() -> Vec<Operation> {
+    vec![
+        commit("m1", "main", "main"),
+        Operation::push("p1", "main"),
+        commit("y", "y", "main~0").after("m1"),
+        Operation::commit("m2", Commit::new("main", "m2").write("m1", "changed")).after("y"),
+        Operation::push("p2", "main"),
+    ]
+}
+
+/// Somebody holds a branch.
+fn lock(fixture: &Fixture, branch: &str) -> PathBuf {
+    let lock = fixture.work().join(format!(".git/refs/heads/{branch}.lock"));
+    fs::write(&lock, "").unwrap();
+    lock
+}
+
+fn all_landed(report: &Report) {
+    for (id, _) in &report.outcomes {
+        landed(report, id);
+    }
+}
+
 #[test]
-fn what_has_skipped_each_other_is_tried_again() {
+fn what_has_lost_its_push_goes_with_the_next_one() {
     let fixture = Fixture::new();
     let operations = || {
-        vec![
-            commit("c", "x", "main~0"),
-            commit("m1", "main", "main"),
-            Operation::push("p1", "main").after("c"),
-            commit("y", "y", "main~0").after("m1"),
-            commit("m2", "main", "main").after("y"),
-            Operation::push("p2", "main"),
-        ]
+        let mut operations = pushed_twice();
+        operations[1].after.push("c".to_owned());
+        operations.insert(0, commit("c", "x", "main~0"));
+        operations
     };
-    let lock = fixture.work().join(".git/refs/heads/x.lock");
-    fs::write(&lock, "").unwrap();
+    let lock = lock(&fixture, "x");
     let report = fixture.open().apply(operations()).unwrap();
     assert!(is_skipped(&report, "p1"), "{report:?}");
-    fs::remove_file(&lock).unwrap();
-    let report = fixture.open().apply(operations()).unwrap();
-    for (id, _) in &report.outcomes {
+    for id in ["m1", "y", "m2", "p2"] {
         landed(&report, id);
     }
+    assert_eq!(report.pushes(), 1);
+    fs::remove_file(&lock).unwrap();
+    let report = fixture.open().apply(operations()).unwrap();
+    all_landed(&report);
+    assert_eq!((report.pushes(), report.replayed.len()), (0, 4));
     assert_eq!(fixture.at_remote(["log", "--format=%s", "-2", "main"]), "m2\nm1\n");
+    fixture.assert_sound();
+}
+
+/// Here `main` is without it, as it is checked out.
+#[test]
+fn what_comes_later_stands_on_what_has_landed_at_the_remote() {
+    let fixture = Fixture::new();
+    let lock = lock(&fixture, "y");
+    let report = fixture.open().apply(pushed_twice()).unwrap();
+    landed(&report, "p1");
+    assert!(is_skipped(&report, "m2") && is_skipped(&report, "p2"), "{report:?}");
+    fs::remove_file(&lock).unwrap();
+    let report = fixture.open().apply(pushed_twice()).unwrap();
+    all_landed(&report);
+    // The same where it says that it comes after the push.
+    let fixture_too = Fixture::new();
+    let mut operations = pushed_twice();
+    operations[3].after = vec!["p1".to_owned()];
+    all_landed(&fixture_too.open().apply(operations).unwrap());
+    for fixture in [fixture, fixture_too] {
+        assert_eq!(fixture.at_remote(["log", "--format=%s", "-2", "main"]), "m2\nm1\n");
+        assert_eq!(fixture.at_remote(["show", "main:m1"]), "changed");
+        fixture.assert_sound();
+    }
+}
+
+/// What the remote does not have any more is not taken back to it.
+#[test]
+fn but_not_where_somebody_has_taken_that_back() {
+    let fixture = Fixture::new();
+    let lock = lock(&fixture, "y");
+    landed(&fixture.open().apply(pushed_twice()).unwrap(), "p1");
+    fs::remove_file(&lock).unwrap();
+    fixture.git(["push", "-qf", "origin", "main"]);
+    let report = fixture.open().apply(pushed_twice()).unwrap();
+    for id in ["y", "m2", "p2"] {
+        landed(&report, id);
+    }
+    assert_eq!(fixture.at_remote(["log", "--format=%s", "main"]), "m2\nStart\n");
+}
+
+/// The remote gets more between the two pushes, and the gate has to look at that first.
+#[test]
+fn nor_is_it_lost_while_a_gate_looks_at_the_rest() {
+    let fixture = Fixture::new();
+    let script = "test -e once && exit 0; touch once; export GIT_INDEX_FILE=$PWD/theirs
+        git read-tree main; blob=$(echo theirs | git hash-object -w --stdin)
+        git update-index --add --cacheinfo 100644,$blob,theirs.txt
+        export GIT_AUTHOR_NAME=A GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=A GIT_COMMITTER_EMAIL=a@b
+        git update-ref refs/heads/main $(git commit-tree -p main -m Theirs $(git write-tree))";
+    fixture.hook("post-receive", script);
+    let gate = Gate::new("true").in_folder(fixture.beside(""));
+    let git = GitBatch::open(fixture.work(), Settings::default().with_gate(gate)).unwrap();
+    let report = git.apply(pushed_twice()).unwrap();
+    all_landed(&report);
+    assert_eq!(report.receipt().gate_runs, 3);
+    assert_eq!(fixture.at_remote(["show", "main:m1", "main:theirs.txt"]), "changedtheirs\n");
     fixture.assert_sound();
 }
 
@@ -153,8 +220,7 @@ fn a_group_comes_after_what_is_none_of_it() {
         ]
     };
     let fixture = Fixture::new();
-    let lock = fixture.work().join(".git/refs/heads/before.lock");
-    fs::write(&lock, "").unwrap();
+    let lock = lock(&fixture, "before");
     let report = fixture.open().apply(operations()).unwrap();
     for id in ["here", "there", "push"] {
         assert!(is_skipped(&report, id), "{id}: {report:?}");
@@ -162,9 +228,7 @@ fn a_group_comes_after_what_is_none_of_it() {
     assert_eq!(names(&fixture), ["main\n", "main\n"]);
     fs::remove_file(&lock).unwrap();
     let report = fixture.open().apply(operations()).unwrap();
-    for (id, _) in &report.outcomes {
-        landed(&report, id);
-    }
+    all_landed(&report);
 }
 
 /// The first operation of the later group comes before the other one in the input.
@@ -213,8 +277,73 @@ fn what_is_after_something_that_needs_itself_comes_after_it() {
 fn what_needs_itself_is_done_at_once() {
     let fixture = Fixture::new();
     let report = fixture.open().apply(needs_itself()).unwrap();
-    for (id, _) in &report.outcomes {
+    all_landed(&report);
+    assert_eq!(report.pushes(), 1);
+}
+
+/// A circle that goes through a group: the push of `main` waits for it, and it waits for what is made on
+/// top of that.
+fn circle_through_a_group() -> Vec<Operation> {
+    vec![
+        commit("g1", "a", "main~0").in_group("g"),
+        commit("m1", "main", "main"),
+        Operation::push("p1", "main").after("g1"),
+        Operation::push("p2", "main"),
+        commit("z", "z", "main~0").after("m1"),
+        commit("m2", "main", "main").after("z"),
+        Operation::push("p3", "main"),
+        commit("g2", "b", "main~0").in_group("g").after("m2"),
+        Operation::push("g3", "b").in_group("g"),
+    ]
+}
+
+#[test]
+fn a_circle_through_a_group_comes_to_an_end() {
+    let fixture = Fixture::new();
+    all_landed(&fixture.open().apply(circle_through_a_group()).unwrap());
+    fixture.assert_sound();
+
+    // The remote does not take what all of it waits for.
+    for refused in ["main", "b"] {
+        let fixture = Fixture::new();
+        fixture.hook("update", &format!("test $1 != refs/heads/{refused}"));
+        let report = fixture.open().apply(circle_through_a_group()).unwrap();
+        assert_eq!(report.outcomes.len(), 9, "{report:?}");
+        let has_come = |id: &&str| report.get(id).is_some_and(Outcome::is_success);
+        let of_group = ["g1", "g2", "g3"].iter().filter(|id| has_come(id)).count();
+        assert!(of_group == 0 || of_group == 3, "{report:?}");
+        // What a report says is so, here and there.
+        let [here, there] = names(&fixture);
+        for (id, branch) in [("g1", "a"), ("g2", "b"), ("z", "z")] {
+            let is_here = here.lines().any(|name| name == branch);
+            assert_eq!(is_here, has_come(&id), "{id}: {report:?}");
+        }
+        assert_eq!(there.lines().any(|name| name == "b"), has_come(&"g3"), "{report:?}");
+        let on_main = fixture.at_remote(["log", "--format=%s", "main"]);
+        for id in ["m1", "m2"] {
+            assert_eq!(on_main.lines().any(|subject| subject == id), has_come(&id), "{report:?}");
+        }
+        fixture.hook("update", "exit 0");
+        all_landed(&fixture.open().apply(circle_through_a_group()).unwrap());
+        fixture.assert_sound();
+    }
+}
+
+/// What closes the circle does not come, so there are two steps, and the gate looks at both.
+#[test]
+fn a_gate_looks_at_what_is_left_of_a_circle() {
+    let fixture = Fixture::new();
+    let gate = Gate::new("true").in_folder(fixture.beside(""));
+    let git = GitBatch::open(fixture.work(), Settings::default().with_gate(gate)).unwrap();
+    let mut operations = circle_through_a_group();
+    let broken = Commit::new("c", "c").with_base("main~0").delete("missing");
+    operations.push(Operation::commit("g4", broken).in_group("g"));
+    let report = git.apply(operations).unwrap();
+    for id in ["m1", "p2", "z", "m2", "p3"] {
         landed(&report, id);
     }
-    assert_eq!(report.pushes(), 1);
+    for id in ["g1", "g2", "g3", "p1"] {
+        assert!(is_skipped(&report, id), "{id}: {report:?}");
+    }
+    assert_eq!((report.pushes(), report.receipt().gate_runs), (2, 2));
 }

@@ -203,7 +203,9 @@ fn refs_of_old_fetches_are_removed() {
     let path = fixture.work().join(".git").join(fetched.trim());
     let long_ago = std::time::SystemTime::now() - std::time::Duration::from_hours(8 * 24);
     fs::File::options().write(true).open(&path).unwrap().set_modified(long_ago).unwrap();
-    fixture.open().apply(vec![operation("b")]).unwrap();
+    let second = fixture.open().apply(vec![operation("b")]).unwrap();
+    // One asks the remote, and one removes it.
+    assert_eq!(second.receipt().processes, 2);
     assert_eq!(fixture.git(["for-each-ref", "refs/batchyard/fetched"]), "");
     // The branch that was made of it has it.
     fixture.git(["merge-base", "--is-ancestor", "a~1", &landed(&first, "a").to_string()]);

@@ -316,3 +316,31 @@ fn what_another_commit_was_to_bring_is_not_there_without_it() {
     }
     assert_eq!(fixture.git(["branch", "--list", "other"]), "");
 }
+
+/// A process was killed, or the disk was full, before the branch had come.
+#[test]
+fn the_reflog_of_a_branch_that_never_came_is_in_nobody_s_way() {
+    let fixture = Fixture::new();
+    let logs = fixture.work().join(".git/logs/refs/heads");
+    fs::write(logs.join("a"), "a line about it\n").expect("it is written");
+    let report = fixture.open().apply(vec![commit("c", "a/b/c", "main")]).expect("it runs");
+    landed(&report, "c");
+    let text = fs::read_to_string(logs.join("a/b/c")).expect("it has one");
+    assert_eq!(text.lines().count(), 1, "{text}");
+    assert_eq!(fixture.git(["reflog", "--format=%s", "a/b/c"]), "m\n");
+}
+
+#[test]
+fn a_branch_that_does_not_come_leaves_no_reflog() {
+    let fixture = Fixture::new();
+    // In the place of the new file of all branches.
+    let taken = fixture.work().join(".git/batchyard/packed-refs");
+    fs::create_dir_all(&taken).expect("it is made");
+    let report = fixture.open().apply(vec![commit("c", "a", "main")]).expect("it runs");
+    assert_eq!(kind(report.get("c")), Some(OpErrorKind::BranchMoved), "{report:?}");
+    assert!(!fixture.work().join(".git/logs/refs/heads/a").exists());
+    fs::remove_dir(&taken).expect("it is removed");
+    let report = fixture.open().apply(vec![commit("c", "a", "main")]).expect("it runs");
+    landed(&report, "c");
+    assert_eq!(fixture.git(["reflog", "--format=%s", "a"]), "m\n");
+}

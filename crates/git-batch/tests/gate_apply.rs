@@ -124,29 +124,46 @@ fn a_group_with_a_culprit_is_left_out_as_a_whole() {
     assert_eq!(fixture.at_remote(["branch", "--format=%(refname:short)"]), "c\nmain\n");
 }
 
+/// `main` with something bad and, with the group, what repairs it.
+fn repaired_by_a_group(path: &str) -> Vec<Operation> {
+    let c = Commit::new("x", "c").with_base("main~0").write(path, "x");
+    vec![
+        commit("a", "main", "bad\n"),
+        Operation::push("p1", "main"),
+        Operation::commit("b", Commit::new("main", "b").write("a.txt", "good\n")).in_group("g"),
+        Operation::push("p2", "main"),
+        Operation::commit("c", c).in_group("g"),
+    ]
+}
+
 /// The gate has seen a branch as it was to be in the end; what comes of it without that end is not what
 /// it has seen.
 #[test]
 fn what_the_gate_has_not_seen_alone_is_not_pushed_alone() {
     let fixture = Fixture::new();
-    let mut operations = vec![
-        commit("a", "main", "bad\n"),
-        Operation::push("p1", "main"),
-        Operation::commit("b", Commit::new("main", "b").write("a.txt", "good\n")),
-        Operation::push("p2", "main"),
-        Operation::commit("c", Commit::new("x", "c").with_base("main").write(".git/x", "x")),
-    ];
-    for index in [2, 4] {
-        operations[index].group = Some("g".to_owned());
-    }
+    fs::write(fixture.work().join(".git/refs/heads/x.lock"), "").unwrap();
     let before = fixture.at_remote(["rev-parse", "main"]);
-    let report = apply(&fixture, operations);
+    let report = apply(&fixture, repaired_by_a_group("c.txt"));
     for id in ["a", "p1", "b", "p2", "c"] {
         assert!(!report.get(id).unwrap().is_success(), "{id}: {report:?}");
     }
     assert!(matches!(report.get("p1"), Some(Outcome::Rejected { class: Class::Transient, .. })));
+    assert_eq!(report.receipt().gate_runs, 1);
     assert_eq!(fixture.at_remote(["rev-parse", "main"]), before);
     fixture.assert_sound();
+}
+
+/// What cannot be built is not in what the gate looks at.
+#[test]
+fn the_gate_sees_a_branch_without_what_does_not_come() {
+    let fixture = Fixture::new();
+    let before = fixture.at_remote(["rev-parse", "main"]);
+    let report = apply(&fixture, repaired_by_a_group(".git/x"));
+    assert_eq!(kind(report.get("a")), Some(OpErrorKind::Gate), "{report:?}");
+    for id in ["b", "p2", "c"] {
+        assert!(!report.get(id).unwrap().is_success(), "{id}: {report:?}");
+    }
+    assert_eq!(fixture.at_remote(["rev-parse", "main"]), before);
 }
 
 /// It fails without any of this input: the commits are nobody's fault, and nothing leaves.

@@ -205,6 +205,37 @@ fn nobody_is_blamed_where_what_was_there_before_cannot_be_checked_out() {
     assert_eq!(count(), 4);
 }
 
+/// The new objects of a tree cannot be written beside it, which is the machine's fault; what was there before
+/// has none.
+#[test]
+fn nor_where_the_machine_has_no_room_for_what_is_new() {
+    let fixture = Fixture::new();
+    fixture.branch("b", "main", "b.txt", "x");
+    // Just so deep that their names are too long.
+    let mut deep = fixture.beside("deep");
+    let left = |deep: &std::path::Path| 4010 - deep.as_os_str().len() - 1;
+    while left(&deep) > 400 {
+        deep.push("x".repeat(200));
+    }
+    deep.push("x".repeat(left(&deep) / 2));
+    deep.push("x".repeat(left(&deep)));
+    fs::create_dir_all(&deep).unwrap();
+    let git = open(&fixture, Gate::new("true").in_folder(&deep));
+    let report = git.apply(vec![commit("a", "a"), Operation::push("p", "a")]).unwrap();
+    landed(&report, "a");
+    let Some(Outcome::Failed(error)) = report.get("p") else { panic!("{report:?}") };
+    assert_eq!(error.kind, OpErrorKind::Repository, "{error}");
+    assert!(error.message.contains("too long"), "{error}");
+    assert_eq!((report.receipt().gate_runs, fixture.received()), (0, 0));
+    // In a landing it is not the last branch that is left out either.
+    fixture.move_remote("main", "theirs.txt", "x");
+    let report = git.land("main", &["a".to_owned(), "b".to_owned()], Strategy::Merge).unwrap();
+    for name in ["a", "b"] {
+        assert_eq!(kind(report.get(name)), Some(OpErrorKind::Repository), "{report:?}");
+    }
+    assert_eq!(report.receipt().gate_runs, 0);
+}
+
 /// Files that go through a filter which fails where another tree is there already, as on a disk that has
 /// room for one of them.
 fn with_room_for_one(fixture: &Fixture) {

@@ -134,6 +134,31 @@ fn nothing_comes_after_the_push_of_a_landing() {
     assert!(matches!(error, ApplyError::DuplicateId { .. }));
 }
 
+/// A branch that stays here waits for the base; one that is pushed leaves with it, whatever comes of that.
+#[test]
+fn what_stays_here_does_not_come_where_the_base_is_refused() {
+    let operations = |fixture: &Fixture| {
+        let mut operations = tasks(fixture);
+        for name in ["late", "too"] {
+            let commit = Commit::new(name, "m").with_base("main~0").write("late.txt", "x");
+            operations.push(Operation::commit(name, commit).after("a/merge"));
+        }
+        operations.push(Operation::push("too/push", "too"));
+        operations
+    };
+    let fixture = Fixture::new();
+    fixture.hook("update", "test $1 != refs/heads/main");
+    let report = fixture.open().land_with("main", &operations(&fixture), Extent::All).unwrap();
+    assert!(matches!(report.get("base"), Some(Outcome::Rejected { .. })), "{report:?}");
+    assert!(matches!(report.get("late"), Some(Outcome::Skipped { .. })), "{report:?}");
+    assert_eq!(fixture.git(["branch", "--list", "late"]), "");
+    landed(&report, "too/push");
+    fixture.hook("update", "exit 0");
+    let report = fixture.open().land_with("main", &operations(&fixture), Extent::All).unwrap();
+    landed(&report, "base");
+    assert_eq!(fixture.id("late"), landed(&report, "late"));
+}
+
 /// It is known also when the rest is done again, because the remote has moved.
 #[test]
 fn a_new_branch_without_a_change_is_merged_again() {

@@ -416,6 +416,20 @@ fn a_group_that_others_were_before_is_taken_back() {
     }
 }
 
+/// What it takes to let go of what nobody needs any more is in the receipt of the next batch.
+#[test]
+fn a_process_that_lets_go_is_in_a_receipt() {
+    let fixture = Fixture::new();
+    let apply = |id: &str| {
+        let commit = Commit::new(id, id).with_base("main").write(id, "x");
+        fixture.open().apply(vec![Operation::commit(id, commit)]).unwrap().receipt().processes
+    };
+    assert_eq!(apply("before"), 0);
+    fixture.git(["update-ref", "refs/batchyard/unheard/of-long-ago/0", "main"]);
+    assert_eq!(apply("after"), 1);
+    assert_eq!(held(&fixture), "");
+}
+
 /// Nobody asks for what is queued once more, so nothing is kept for that.
 #[test]
 fn nothing_is_held_of_what_nobody_will_ask_for() {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::circle::endless;
 use crate::{Operation, OperationKind, Outcome};
 
 /// What is tried again of a batch that is done: what failed here, what the remote refused, what was
@@ -55,27 +56,10 @@ pub(super) fn to_try_again(
 fn round(operations: &[&Operation], ends: &BTreeMap<usize, Outcome>) -> BTreeSet<usize> {
     let index_of: BTreeMap<&str, usize> =
         ends.keys().map(|&index| (operations[index].id.as_str(), index)).collect();
-    // What each was skipped because of, without those that end at something else.
-    let mut because: BTreeMap<usize, usize> = ends
-        .iter()
-        .filter_map(|(&index, end)| match end {
-            Outcome::Skipped { because } => Some((index, *index_of.get(because.as_str())?)),
-            _ => None,
-        })
-        .collect();
-    let mut followers: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-    for (&index, &other) in &because {
-        followers.entry(other).or_default().push(index);
-    }
-    let mut ended: Vec<usize> =
-        followers.keys().copied().filter(|other| !because.contains_key(other)).collect();
-    while let Some(other) = ended.pop() {
-        for index in followers.remove(&other).into_iter().flatten() {
-            because.remove(&index);
-            ended.push(index);
-        }
-    }
-    because.into_keys().collect()
+    endless(ends.iter().filter_map(|(&index, end)| match end {
+        Outcome::Skipped { because } => Some((index, *index_of.get(because.as_str())?)),
+        _ => None,
+    }))
 }
 
 #[cfg(test)]

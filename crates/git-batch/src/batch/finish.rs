@@ -15,13 +15,9 @@ impl Batch<'_, '_> {
     pub(super) fn finish(
         &mut self,
         mut pending: Vec<Pending>,
-        order: &[usize],
         outcomes: &mut [Option<Outcome>],
         job: &Job<'_>,
     ) {
-        let gone = self.bind_groups(order, &mut pending, outcomes);
-        self.skip(gone, &mut pending, outcomes);
-        self.drop_unjudged(&mut pending, outcomes);
         self.settle_unchanged(outcomes);
         let held = match self.extent {
             Extent::All => Vec::new(),
@@ -64,19 +60,26 @@ impl Batch<'_, '_> {
         outcomes: &mut [Option<Outcome>],
         onto: Option<&FullName>,
     ) {
-        for (number, mut pending) in self.steps(pending).into_iter().enumerate() {
-            if number > 0 {
-                self.skip_failed(&mut pending, outcomes);
-            }
+        let mut left = pending;
+        while !left.is_empty() {
+            let mut pending = self.next_step(&mut left);
+            let pushes = left.iter().filter(|p| p.kind == PendingKind::Push);
+            self.later = pushes.map(|p| p.branch.clone()).collect();
             self.push_groups(&mut pending, outcomes);
             self.wait_for_worktrees();
             self.move_local(&mut pending, outcomes);
             self.follow_groups(outcomes);
             self.drop_unjudged(&mut pending, outcomes);
+            // What has lost its push is brought by the next one.
+            let unpushed = self.unpushed(&pending);
+            let kept = pending.extract_if(.., |p| unpushed.contains_key(&p.operation));
+            left.splice(0..0, kept);
+            self.later.clear();
             self.push_all(&pending, outcomes);
             if let Some(onto) = onto {
                 self.follow_landing(onto, &pending, outcomes);
             }
+            self.skip_failed(&mut left, outcomes);
         }
         self.settle_unchanged(outcomes);
     }
@@ -233,7 +236,10 @@ impl Batch<'_, '_> {
             pending.retain(|p| {
                 let find = |gone: &BTreeSet<usize>| p.needs.iter().find(|need| gone.contains(need));
                 let need = find(&culprits).or_else(|| find(&gone));
-                let other = need.or(because.get(&p.branch)).or(unpushed.get(&p.operation));
+                // A push in a later step brings it all the same.
+                let unpushed = unpushed.get(&p.operation);
+                let unpushed = unpushed.filter(|_| !self.later.contains(&p.branch));
+                let other = need.or(because.get(&p.branch)).or(unpushed);
                 let Some(&other) = other else { return true };
                 if p.kind == PendingKind::Local && self.is_confirmed(p) {
                     // Its branch follows, unless more stands on it here.
@@ -259,8 +265,8 @@ impl Batch<'_, '_> {
         }
     }
 
-    /// The operations that are to move a branch at the remote only, and that no push of it follows;
-    /// each with the push that should have been.
+    /// The operations that are to move a branch at the remote only, and that no push of it follows in this
+    /// step; each with the push that should have been.
     fn unpushed(&self, pending: &[Pending]) -> BTreeMap<usize, usize> {
         let mut pushed = BTreeSet::new();
         let mut unpushed = BTreeMap::new();
@@ -281,12 +287,7 @@ impl Batch<'_, '_> {
 
     /// Pushes every branch that is asked for, with one command and a lease for each.
     fn push_all(&mut self, pending: &[Pending], outcomes: &mut [Option<Outcome>]) {
-        // Several pushes of one branch are one push of its last state.
-        let wanted: BTreeMap<FullName, ObjectId> = pending
-            .iter()
-            .filter(|p| p.kind == PendingKind::Push)
-            .map(|p| (p.branch.clone(), p.commit))
-            .collect();
+        let wanted = wanted(pending);
         if wanted.is_empty() {
             return;
         }
@@ -336,6 +337,12 @@ impl Batch<'_, '_> {
             });
         }
     }
+}
+
+/// What is pushed of each branch: several pushes of one are one push of its last state.
+pub(super) fn wanted(pending: &[Pending]) -> BTreeMap<FullName, ObjectId> {
+    let pushes = pending.iter().filter(|p| p.kind == PendingKind::Push);
+    pushes.map(|p| (p.branch.clone(), p.commit)).collect()
 }
 
 /// The end of an operation whose own commit has landed.

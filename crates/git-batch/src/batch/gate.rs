@@ -5,10 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use gix::ObjectId;
 use gix::refs::FullName;
 
+use super::finish::wanted;
 use super::push::moved;
 use super::{Batch, Pending, PendingKind};
 use crate::gate::{Ran, Scratch, Verdict, Verdicts};
 use crate::passage::{Judged, Passage, Question};
+use crate::store::Unfit;
 use crate::{Class, Gate, OpError, OpErrorKind, Outcome};
 
 /// How many trees are checked out at once.
@@ -26,6 +28,10 @@ impl Batch<'_, '_> {
     /// Builds on the branches as they were when the gate was asked first.
     pub(super) fn hold_tips(&mut self, passage: &Passage) {
         for (name, &tip) in &passage.tips {
+            // What has landed on it at the remote meanwhile counts, too.
+            if self.landed.contains_key(name) {
+                continue;
+            }
             let branch = super::Branch { start: tip, tip, ..super::Branch::default() };
             self.branches.insert(name.clone(), branch);
         }
@@ -65,7 +71,7 @@ impl Batch<'_, '_> {
             return Err(Judged::Passes);
         }
         for (name, branch) in &self.branches {
-            if !branch.starts_at_remote {
+            if !branch.starts_at_remote && !self.landed.contains_key(name) {
                 passage.tips.entry(name.clone()).or_insert(branch.start);
             }
         }
@@ -118,7 +124,7 @@ impl Batch<'_, '_> {
     }
 
     /// Leaves out pushes of what the gate has not looked at: it has seen a branch as it was to be in the
-    /// end, and the rest of that does not come.
+    /// end of a step, and the rest of that does not come.
     pub(super) fn drop_unjudged(
         &self,
         pending: &mut Vec<Pending>,
@@ -127,12 +133,11 @@ impl Batch<'_, '_> {
         if self.passed.is_empty() {
             return;
         }
-        let mut unjudged = self.pushed(pending);
-        unjudged.retain(|Pushed { branch, commit, .. }| {
-            self.passed.get(branch).is_some_and(|passed| !passed.contains(commit))
-        });
+        let wanted = wanted(pending);
         let is_unjudged = |p: &mut Pending| {
-            p.kind == PendingKind::Push && unjudged.iter().any(|pushed| pushed.branch == p.branch)
+            let passed = self.passed.get(&p.branch);
+            p.kind == PendingKind::Push
+                && passed.is_some_and(|passed| !passed.contains(&wanted[&p.branch]))
         };
         let gone: BTreeSet<usize> = pending
             .extract_if(.., is_unjudged)
@@ -226,9 +231,10 @@ impl Batch<'_, '_> {
         if is_all { passage.note_asked(name, tree) } else { Ok(()) }
     }
 
-    /// Checks trees out for the gate. One of which that cannot be done fails by that, unless what stood
-    /// there before cannot be checked out either: then it is the machine, or nobody of this input. Where
-    /// they are not alone there, the others may take the room that it needs, and it waits for its turn.
+    /// Checks trees out for the gate. One of which git says that it cannot be has failed by that, unless
+    /// what stood there before cannot be checked out either: then it is nobody of this input. Nor is it
+    /// where the machine has no room. What is not alone there waits for its turn, as the others may take
+    /// the room that it needs.
     fn prepare_all(
         &mut self,
         trees: &BTreeMap<ObjectId, ObjectId>,
@@ -240,36 +246,36 @@ impl Batch<'_, '_> {
             if verdicts.unfit(base).is_some() {
                 continue;
             }
-            let error = match self.prepare(tree, verdicts.gate()) {
-                Ok(scratch) => {
-                    questions.push((tree, scratch));
-                    continue;
-                }
+            match self.prepare(tree, verdicts.gate()) {
+                Ok(scratch) => questions.push((tree, scratch)),
                 Err(_) if !is_alone || !questions.is_empty() => break,
-                Err(error) => error,
-            };
-            if !verdicts.has_base(base) {
-                let fault = if tree == base {
-                    Some(error.clone())
-                } else {
-                    self.prepare(base, verdicts.gate()).err()
-                };
-                verdicts.note_base(base, fault);
-            }
-            if verdicts.unfit(base).is_none() {
-                verdicts.note(tree, Ran::Failed { why: error.message, is_lasting: false });
+                Err(Unfit::Machine(error)) => verdicts.note_base(base, Some(error)),
+                Err(Unfit::Tree(error)) => {
+                    if !verdicts.has_base(base) {
+                        let fault = if tree == base {
+                            Some(error.clone())
+                        } else {
+                            self.prepare(base, verdicts.gate()).err().map(Unfit::into_error)
+                        };
+                        verdicts.note_base(base, fault);
+                    }
+                    if verdicts.unfit(base).is_none() {
+                        let why = error.message;
+                        verdicts.note(tree, Ran::Failed { why, is_lasting: false });
+                    }
+                }
             }
         }
         questions
     }
 
     /// Checks a tree out into a folder of its own.
-    fn prepare(&mut self, tree: ObjectId, gate: &Gate) -> Result<Scratch, OpError> {
+    fn prepare(&mut self, tree: ObjectId, gate: &Gate) -> Result<Scratch, Unfit> {
         let parent = gate.scratch_parent();
         let scratch = Scratch::new(self.session.lock.state_dir(), &parent).map_err(|error| {
             let message =
                 format!("cannot make a folder for the gate in {}: {error}", parent.display());
-            OpError::new(OpErrorKind::Gate, message)
+            Unfit::Machine(OpError::new(OpErrorKind::Gate, message))
         })?;
         let git = self.session.git.clone();
         self.session.store.export(tree, &git, &scratch)?;

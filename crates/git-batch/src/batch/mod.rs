@@ -4,6 +4,7 @@ mod again;
 mod base;
 mod capture;
 mod catch_up;
+mod circle;
 mod commit;
 mod deliver;
 mod early;
@@ -12,6 +13,7 @@ mod gate;
 mod group;
 mod guards;
 mod hooks;
+mod landed;
 mod merge;
 mod push;
 mod recovery;
@@ -47,6 +49,8 @@ struct Batch<'s, 'a> {
     last_push: BTreeMap<FullName, (usize, usize)>,
     checked_out: CheckedOut,
     branches: BTreeMap<FullName, Branch>,
+    /// Where operations that ended before have brought branches that are checked out.
+    landed: BTreeMap<FullName, ObjectId>,
     remote: Option<RemoteState>,
     /// What is asked of the remote while the batch is built.
     ahead: Option<Ahead>,
@@ -58,6 +62,8 @@ struct Batch<'s, 'a> {
     worktree_end: Option<Instant>,
     /// The local branches by their names in lower case, once they were needed.
     folded: Option<BTreeMap<Vec<u8>, FullName>>,
+    /// The branches that are pushed in a later step than the one that is being done.
+    later: BTreeSet<FullName>,
     /// How much of it is done.
     extent: Extent,
     /// Keeps new packs until all is done.
@@ -176,6 +182,11 @@ impl Pending {
     pub(crate) fn indexes(&self) -> impl Iterator<Item = usize> {
         self.needs.iter().copied().chain([self.operation])
     }
+
+    /// The operation, if it is the one that makes the commit.
+    pub(crate) fn made(&self, commit: ObjectId) -> Option<usize> {
+        (self.kind != PendingKind::Push && self.commit == commit).then_some(self.operation)
+    }
 }
 
 /// What building an operation gives: something that waits for the refs, or its end.
@@ -241,6 +252,9 @@ impl Batch<'_, '_> {
             }
         }
         self.need_unchanged(&mut pending);
+        // Before a gate looks at it: what does not come is not looked at.
+        let gone = self.bind_groups(order, &mut pending, outcomes);
+        self.skip(gone, &mut pending, outcomes);
         pending
     }
 
@@ -265,8 +279,11 @@ impl Batch<'_, '_> {
     /// The branch as the batch sees it now.
     fn branch(&mut self, name: &FullName) -> Result<&mut Branch, OpError> {
         if !self.branches.contains_key(name) {
-            let start = self.session.store.branch_tip(name)?;
-            self.branches.insert(name.clone(), Branch { start, tip: start, ..Branch::default() });
+            let here = self.session.store.branch_tip(name)?;
+            let there = self.landed_beyond(name, here)?;
+            let (start, is_there) = (there.or(here), there.is_some());
+            let branch = Branch { start, tip: start, remote_only: is_there, ..Branch::default() };
+            self.branches.insert(name.clone(), branch);
         }
         Ok(self.branches.get_mut(name).expect("it was inserted above"))
     }
@@ -395,7 +412,7 @@ impl From<OpError> for Outcome {
 /// Values for the tests of what is written down.
 #[cfg(test)]
 pub(crate) fn samples(branch: FullName, commit: ObjectId) -> (Pending, Branch) {
-    let kind = PendingKind::Push;
+    let kind = PendingKind::Local;
     let needs = BTreeSet::from([1]);
     let pending = Pending { operation: 0, branch, commit, kind, needs, left_out: Vec::new() };
     (pending, Branch { tip: Some(commit), failed: Some(1), ..Branch::default() })

@@ -6,8 +6,9 @@ use std::path::Path;
 use gix::ObjectId;
 use gix::refs::FullName;
 
+use super::finish::wanted;
 use super::session::{Job, Session};
-use super::{Batch, Pending, PendingKind};
+use super::{Batch, Pending};
 use crate::record::{Built, Key, Record};
 use crate::{
     ApplyError, OnMoved, OpError, OpErrorKind, Operation, OperationKind, Outcome, Push, disk, stops,
@@ -166,9 +167,7 @@ impl Batch<'_, '_> {
         if all.all(|id| self.session.store.has_object(*id)) {
             return;
         }
-        let pushes = pending.iter().filter(|p| p.kind == PendingKind::Push);
-        let wanted: BTreeMap<FullName, ObjectId> =
-            pushes.map(|p| (p.branch.clone(), p.commit)).collect();
+        let wanted = wanted(pending);
         if self.look_behind(&wanted).is_err() {
             self.unheard.extend(wanted.into_keys());
         }

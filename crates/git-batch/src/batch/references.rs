@@ -54,6 +54,7 @@ impl Session<'_> {
         if !has_any {
             return;
         }
+        let counted = self.counted;
         self.measured(operations, order, |batch| {
             for &index in order {
                 if let OperationKind::Commit(commit) = &operations[index].kind
@@ -65,5 +66,7 @@ impl Session<'_> {
             }
             references.append(&mut batch.references);
         });
+        // It is in the receipt of what is done next.
+        self.counted = counted;
     }
 }

@@ -32,6 +32,8 @@ pub(crate) struct Session<'a> {
     pub(super) earlier: &'a Earlier,
     /// What it took to finish batches that earlier processes had begun.
     pub(super) finished: BTreeMap<Key, Receipt>,
+    /// What is in a receipt by now: calls of `fsync`, processes, bytes.
+    pub(super) counted: (u32, u32, u64),
     /// Why records of batches that are done could not be put away, by their names.
     pub(super) unclosed: BTreeMap<String, String>,
 }
@@ -57,6 +59,8 @@ pub(super) struct Job<'a> {
     pub(super) references: References,
     /// The branch that starts at what the remote has.
     pub(super) onto: Option<&'a FullName>,
+    /// What is known of its operations from the last time.
+    pub(super) ends: Option<&'a BTreeMap<usize, Outcome>>,
 }
 
 /// What a batch came to.
@@ -88,6 +92,7 @@ impl<'a> Session<'a> {
             extent,
             earlier,
             finished,
+            counted: (0, 0, 0),
             unclosed: BTreeMap::new(),
         };
         if extent == Extent::Preview {
@@ -106,9 +111,10 @@ impl<'a> Session<'a> {
         // Only now: it kept the packs of those batches.
         session.store.sweep_packs();
         session.records.prune();
-        let Session { store, records, .. } = &mut session;
+        let Session { store, records, git, .. } = &mut session;
         store.let_go(|batch| records.is_unheard(batch));
-        publish::forget(&session.git, session.store.common_dir());
+        let forgotten = publish::forget(git, store.common_dir());
+        store.note_processes(forgotten);
         Ok(session)
     }
 
@@ -178,7 +184,8 @@ impl<'a> Session<'a> {
         if !again.is_empty() {
             // What it is built on, and not what others have made of that since.
             references.extend(self.tips(operations, order, &passage.tips));
-            let job = Job { recorded: order, key: Some(key), references, onto: None };
+            let (recorded, ends) = (order, Some(&recorded));
+            let job = Job { recorded, key: Some(key), references, onto: None, ends };
             ran.judged = self.run_job(operations, &again, outcomes, &job, passage);
             let receipt = ran.receipt.take().unwrap_or_default();
             passage.spent = receipt.and(std::mem::take(&mut passage.spent));
@@ -289,6 +296,10 @@ impl<'a> Session<'a> {
         self.store.swap_signed(&mut passage.signed);
         let receipt = self.measured(operations, order, |batch| {
             batch.is_landing = onto.is_some();
+            batch.note_landed(operations, |index| {
+                let known = outcomes[index].as_ref().or_else(|| passage.ended.get(&index));
+                known.or_else(|| job.ends?.get(&index))
+            });
             batch.hold_tips(passage);
             batch.bases = std::mem::take(&mut passage.bases);
             // What later operations on the same new branch go by.
@@ -308,7 +319,7 @@ impl<'a> Session<'a> {
                 judged = batch.judge(&pending, onto, passage);
                 if matches!(judged, Judged::Passes) {
                     batch.passage = std::mem::take(passage);
-                    batch.finish(pending, order, outcomes, job);
+                    batch.finish(pending, outcomes, job);
                     *passage = std::mem::take(&mut batch.passage);
                     if !batch.waiting.is_empty() {
                         passage.hold_tips(&batch.session.store);
@@ -326,7 +337,8 @@ impl<'a> Session<'a> {
         judged
     }
 
-    /// Lets `work` do what it does with a new batch, and says what it took.
+    /// Lets `work` do what it does with a new batch, and says what it took, with what nobody has counted
+    /// before.
     pub(super) fn measured(
         &mut self,
         operations: &[&Operation],
@@ -334,7 +346,7 @@ impl<'a> Session<'a> {
         work: impl FnOnce(&mut Batch<'_, '_>),
     ) -> Receipt {
         let started = Instant::now();
-        let before = (self.store.fsyncs(), self.store.processes(), self.store.bytes());
+        let before = self.counted;
         let checked_out = self.store.checked_out();
         let extent = self.extent;
         let mut batch = Batch {
@@ -343,6 +355,8 @@ impl<'a> Session<'a> {
             last_push: last_pushes(operations, order),
             checked_out,
             branches: BTreeMap::new(),
+            landed: BTreeMap::new(),
+            later: BTreeSet::new(),
             remote: None,
             ahead: None,
             named: None,
@@ -372,9 +386,10 @@ impl<'a> Session<'a> {
         let mut receipt = batch.receipt;
         self.store.drop_scratch(self.lock.state_dir());
         receipt.refs.sort();
-        receipt.fsyncs += self.store.fsyncs() - before.0;
-        receipt.processes += self.store.processes() - before.1;
-        receipt.bytes += self.store.bytes() - before.2;
+        self.counted = (self.store.fsyncs(), self.store.processes(), self.store.bytes());
+        receipt.fsyncs += self.counted.0 - before.0;
+        receipt.processes += self.counted.1 - before.1;
+        receipt.bytes += self.counted.2 - before.2;
         receipt.seconds = started.elapsed();
         receipt
     }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use gix::refs::FullName;
 
+use super::circle::endless;
 use super::group::Bonds;
 use super::unchanged::has_come;
 use super::{Batch, Pending, PendingKind};
@@ -29,17 +30,14 @@ struct Wait {
 }
 
 impl Batch<'_, '_> {
-    /// Cuts what is built into steps: nearly always there is one. What needs something that comes later in a
-    /// step than itself, as a branch that starts at a commit which is to be at the remote only, is in a
-    /// later one. What needs itself in that way, by others, is in one step with those. So is a landing,
-    /// which has one push.
-    pub(super) fn steps(&self, pending: Vec<Pending>) -> Vec<Vec<Pending>> {
-        let steps = self.step_of_each(&pending);
-        let mut cut: BTreeMap<usize, Vec<Pending>> = BTreeMap::new();
-        for (p, step) in pending.into_iter().zip(steps) {
-            cut.entry(step).or_default().push(p);
-        }
-        cut.into_values().collect()
+    /// Takes out of what is left what is done next: nearly always it is all. What needs something that comes
+    /// later in a step than itself, as a branch that starts at a commit which is to be at the remote only,
+    /// is in a later step. What needs itself in that way, by others, is in one step with those.
+    pub(super) fn next_step(&self, left: &mut Vec<Pending>) -> Vec<Pending> {
+        let steps = self.step_of_each(left);
+        let first = steps.iter().min();
+        let mut steps = steps.iter();
+        left.extract_if(.., |_| steps.next() == first).collect()
     }
 
     /// Skips what needs an operation that did not come in an earlier step.
@@ -52,9 +50,6 @@ impl Batch<'_, '_> {
 
     /// The number of the step that each is in.
     pub(super) fn step_of_each(&self, pending: &[Pending]) -> Vec<usize> {
-        if self.is_landing {
-            return vec![0; pending.len()];
-        }
         let units = self.units(pending);
         let grouped: BTreeSet<usize> = pending
             .iter()
@@ -99,7 +94,7 @@ impl Batch<'_, '_> {
     }
 
     /// Says what is done at once: what stands or falls together, a local branch, and a push with what it
-    /// brings to the remote.
+    /// brings to the remote; of a landing all that is pushed.
     fn units(&self, pending: &[Pending]) -> Bonds {
         let mut units = self.bonds(pending);
         let mut local: BTreeMap<&FullName, usize> = BTreeMap::new();
@@ -118,8 +113,14 @@ impl Batch<'_, '_> {
         for (push, operation) in brought.into_iter().rev() {
             units.join(push, operation);
         }
-        for p in pending.iter().filter(|p| p.kind == PendingKind::Local) {
-            if let Some(&first) = local.get(&p.branch) {
+        let mut landing = None;
+        for p in pending {
+            let first = match p.kind {
+                PendingKind::Local => local.get(&p.branch).copied(),
+                _ if self.is_landing => Some(*landing.get_or_insert(p.operation)),
+                PendingKind::Remote | PendingKind::Push => None,
+            };
+            if let Some(first) = first {
                 units.join(first, p.operation);
             }
         }
@@ -151,27 +152,8 @@ fn number(waits: &[Wait], count: usize) -> Vec<Option<usize>> {
 /// either, but nothing that goes round waits for it.
 fn round(waits: &[Wait], steps: &[Option<usize>]) -> BTreeSet<usize> {
     let goes_round = |unit: usize| steps[unit].is_none();
-    let mut left: BTreeSet<usize> = (0..steps.len()).filter(|unit| goes_round(*unit)).collect();
-    let mut before: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-    let mut followers: BTreeMap<usize, usize> = BTreeMap::new();
-    for wait in waits.iter().filter(|wait| goes_round(wait.unit) && goes_round(wait.before)) {
-        before.entry(wait.unit).or_default().push(wait.before);
-        *followers.entry(wait.before).or_default() += 1;
-    }
-    let mut last: Vec<usize> =
-        left.iter().copied().filter(|unit| !followers.contains_key(unit)).collect();
-    while let Some(unit) = last.pop() {
-        left.remove(&unit);
-        for other in before.remove(&unit).into_iter().flatten() {
-            if let Some(count) = followers.get_mut(&other) {
-                *count -= 1;
-                if *count == 0 {
-                    last.push(other);
-                }
-            }
-        }
-    }
-    left
+    let inside = waits.iter().filter(|wait| goes_round(wait.unit) && goes_round(wait.before));
+    endless(inside.map(|wait| (wait.before, wait.unit)))
 }
 
 #[cfg(test)]

@@ -83,8 +83,9 @@ pub fn fetch(
 }
 
 /// Removes what was fetched more than a week ago: what came of it is on branches by now, and all else
-/// would be kept from `git gc` for ever. One process if there is any; refs that are no files stay.
-pub(crate) fn forget(git: &Git, common_dir: &Path) {
+/// would be kept from `git gc` for ever. One process if there is any; refs that are no files stay. Returns how
+/// many processes it took.
+pub(crate) fn forget(git: &Git, common_dir: &Path) -> u32 {
     let mut old = Vec::new();
     for entry in std::fs::read_dir(common_dir.join(FETCHED)).into_iter().flatten().flatten() {
         let written = entry.metadata().and_then(|data| data.modified());
@@ -93,10 +94,12 @@ pub(crate) fn forget(git: &Git, common_dir: &Path) {
             old.extend_from_slice(format!("delete {FETCHED}/{name}\n").as_bytes());
         }
     }
-    if !old.is_empty() {
-        // What cannot be removed now is tried again.
-        let _ = git.run(["update-ref", "--no-deref", "--stdin"], Some(&old));
+    if old.is_empty() {
+        return 0;
     }
+    // What cannot be removed now is tried again.
+    let _ = git.run(["update-ref", "--no-deref", "--stdin"], Some(&old));
+    1
 }
 
 /// Returns the ref in which `name` of `remote` is kept here.

@@ -311,8 +311,8 @@ fn read(path: &Path) -> Result<Record, ApplyError> {
 /// Reads a record; the error is what is wrong with it.
 fn parse(text: &[u8]) -> Result<Record, &'static str> {
     let damaged = "it is damaged; move it away if its batch does not matter";
-    let body = [HEADER, HEADER_BEFORE].into_iter().find_map(|header| text.strip_prefix(header));
-    let Some(body) = body else {
+    let before = text.strip_prefix(HEADER_BEFORE);
+    let Some(body) = text.strip_prefix(HEADER).or(before) else {
         return Err(if text.starts_with(HEADER_NAME) {
             "another version of this program wrote it; use that one, or move it away"
         } else {
@@ -322,10 +322,11 @@ fn parse(text: &[u8]) -> Result<Record, &'static str> {
     let frames = frames(body);
     let (first, events) = frames.split_first().ok_or(damaged)?;
     let built: Built = whole(first).ok_or(damaged)?;
+    let unchanged = if before.is_some() { made_by_others(&built) } else { Unchanged::new() };
     let mut record = Record {
         built,
         passed: Passed::new(),
-        unchanged: Unchanged::new(),
+        unchanged,
         caught_up: BTreeMap::new(),
         remade: BTreeMap::new(),
         done: None,
@@ -351,6 +352,16 @@ fn parse(text: &[u8]) -> Result<Record, &'static str> {
         && record.unchanged.iter().all(|(index, other)| is_inside(index) && is_inside(other))
         && record.done.as_ref().is_none_or(|done| done.len() == record.built.order.len());
     if is_complete { Ok(record) } else { Err(damaged) }
+}
+
+/// What the format before did not say: which operations have found the commit of another one there. It is the
+/// one that made the commit.
+fn made_by_others(built: &Built) -> Unchanged {
+    let of = |(index, end): (usize, &Option<Outcome>)| {
+        let Some(Outcome::NoChange { commit, .. }) = end else { return None };
+        Some((index, built.pending.iter().find_map(|p| p.made(*commit))?))
+    };
+    built.outcomes.iter().enumerate().filter_map(of).collect()
 }
 
 fn whole<T: Wire>(mut bytes: &[u8]) -> Option<T> {
@@ -412,7 +423,15 @@ mod tests {
     fn a_record_of_an_older_version_is_read_and_one_of_a_newer_is_left_alone() {
         let built = built(2, outcomes());
         let body = text(&built, &[])[HEADER.len()..].to_vec();
-        assert!(parse(&[HEADER_BEFORE, &body].concat()).is_ok());
+        let record = parse(&[HEADER_BEFORE, &body].concat()).expect("it is read");
+        assert!(record.unchanged.is_empty());
+        // Which operation has made a commit that another one found there, it does not say.
+        let mut found = crate::record::tests::built(2, Vec::new());
+        let commit = ObjectId::empty_tree(gix::hash::Kind::Sha1);
+        found.outcomes[1] = Some(Outcome::NoChange { commit, left_out: Vec::new() });
+        let text_of = |header: &[u8]| [header, &text(&found, &[])[HEADER.len()..]].concat();
+        let unchanged = |header| parse(&text_of(header)).expect("it is read").unchanged;
+        assert_eq!((unchanged(HEADER_BEFORE), unchanged(HEADER)), ([(1, 0)].into(), [].into()));
         let why = parse(&[b"batchyard batch 3\n", body.as_slice()].concat()).unwrap_err();
         assert!(why.contains("another version"), "{why}");
         // It names an operation that there is none of.

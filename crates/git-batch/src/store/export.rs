@@ -11,20 +11,42 @@ use crate::gate::Scratch;
 use crate::program::Git;
 use crate::{OpError, OpErrorKind};
 
+/// Why a tree was not checked out.
+#[derive(Debug)]
+pub(crate) enum Unfit {
+    /// The machine has no room for it, or could not run git to its end: that says nothing of the tree.
+    Machine(OpError),
+    /// Git says that it cannot be, as where a filter is missing.
+    Tree(OpError),
+}
+
+/// What git says where it is the machine that has no room.
+const NO_ROOM: [&str; 4] = [
+    "No space left on device",
+    "Disk quota exceeded",
+    "Too many open files",
+    "Cannot allocate memory",
+];
+
+impl Unfit {
+    pub(crate) fn into_error(self) -> OpError {
+        let (Self::Machine(error) | Self::Tree(error)) = self;
+        error
+    }
+}
+
 impl Store {
     /// Checks `tree` out into the folder of a gate, with filters and line ends as git has them. The
     /// repository's own work trees and indexes are not touched. Two processes.
-    ///
-    /// # Errors
-    /// There is no room, or it is the tree that cannot be checked out, as where a filter is missing.
     pub(crate) fn export(
         &mut self,
         tree: ObjectId,
         git: &Git,
         scratch: &Scratch,
-    ) -> Result<(), OpError> {
+    ) -> Result<(), Unfit> {
         let what = "cannot check out the merged tree for the gate";
-        let fault = |error: &dyn std::error::Error| OpError::repository(what, error);
+        let fault =
+            |error: &dyn std::error::Error| Unfit::Machine(OpError::repository(what, error));
         let loose = gix::odb::loose::Store::at(scratch.objects(), self.repo.object_hash());
         for (id, kind, data) in self.unwritten(&[tree]) {
             loose.write_buf_with_known_id(kind, &data, id).map_err(|error| fault(&error))?;
@@ -47,7 +69,10 @@ impl Store {
             let output = git.finish(command, None).map_err(|error| fault(&error))?;
             if !output.is_success() {
                 let said = crate::publish::scrub::excerpt(&output.stderr);
-                return Err(OpError::new(OpErrorKind::Repository, format!("{what}: {said}")));
+                let error = OpError::new(OpErrorKind::Repository, format!("{what}: {said}"));
+                let is_killed = output.code.is_none();
+                let is_machine = is_killed || NO_ROOM.iter().any(|sign| said.contains(sign));
+                return Err(if is_machine { Unfit::Machine(error) } else { Unfit::Tree(error) });
             }
         }
         Ok(())

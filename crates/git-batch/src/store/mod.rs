@@ -35,6 +35,7 @@ use gix::refs::FullName;
 pub(crate) use capture::{Captured, Checkout, Request, sweep_indexes};
 pub(crate) use clash::clashes;
 pub(crate) use commit::{NewCommit, Signed, check_message};
+pub(crate) use export::Unfit;
 pub(crate) use identity::Signer;
 pub(crate) use lineage::Fork;
 pub(crate) use merge::{Merged, unrelated};
@@ -127,6 +128,11 @@ impl Store {
     /// How many `git` programs were started so far.
     pub(crate) fn processes(&self) -> u32 {
         self.processes.get()
+    }
+
+    /// Counts `git` programs that were started beside it.
+    pub(crate) fn note_processes(&self, count: u32) {
+        self.processes.set(self.processes.get() + count);
     }
 
     /// How many bytes of packs were written so far.

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use bstr::ByteSlice;
 
@@ -24,9 +24,19 @@ impl Store {
     /// Adds a line to the reflog of a branch, and of the `HEAD` that stands on it and moves with it,
     /// if they have one or are to have one.
     pub(super) fn log_move(&self, m: &RefMove, committer: &[u8], begins: bool) -> io::Result<()> {
-        let log = |path: &Path| self.log_at(path, m, committer, begins);
-        log(&self.common_dir.join("logs").join(path_of(&m.name)))?;
+        self.log_at(&self.log_of(m), m, committer, begins)?;
         self.log_head_at(m, committer, begins)
+    }
+
+    /// Removes the reflog of a branch that was to be new and did not come. Only with its lock.
+    pub(super) fn forget_log(&self, m: &RefMove) {
+        if m.old.is_none() {
+            let _ = disk::remove(&self.log_of(m));
+        }
+    }
+
+    fn log_of(&self, m: &RefMove) -> PathBuf {
+        self.common_dir.join("logs").join(path_of(&m.name))
     }
 
     /// Adds a line to the reflog of the `HEAD` alone.
@@ -72,8 +82,21 @@ fn open_log(path: &Path) -> io::Result<File> {
             remove_empty(path)?;
             open()
         }
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+            // No branch is above another one, so it is of one that did not come.
+            let mut above = path.ancestors().skip(1);
+            let above = above.find(|above| above.is_file()).filter(|above| is_of_branch(above));
+            fs::remove_file(above.ok_or(error)?)?;
+            fs::create_dir_all(path.parent().unwrap_or(path))?;
+            open()
+        }
         other => other,
     }
+}
+
+/// Whether a file is where only reflogs of branches are.
+fn is_of_branch(file: &Path) -> bool {
+    file.ancestors().skip(1).any(|folder| folder.ends_with("logs/refs/heads"))
 }
 
 /// Removes the folders that branches which are gone have left, if nothing else is in them.

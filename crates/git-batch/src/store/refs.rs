@@ -150,18 +150,23 @@ impl Store {
                 self.log_move(m, &committer, begins).map_err(|error| not_moved(m, &error))
             })
         };
+        let forget_logs = || {
+            let not_there = moves.iter().filter(|m| !arrived.contains(&m.name));
+            not_there.for_each(|m| self.forget_log(m));
+        };
         let new_file = if packed.is_empty() {
-            log()?;
+            log().inspect_err(|_| forget_logs())?;
             None
         } else {
             // The disk has its work while the others are made.
             let (new_file, logged) = disk::together(|| file.prepare(), log);
-            logged?;
-            Some(new_file.map_err(|error| faults(&packed, &error))?)
+            let new_file = new_file.map_err(|error| faults(&packed, &error));
+            Some(logged.and(new_file).inspect_err(|_| forget_logs())?)
         };
         stops::reach("reflogs written");
         if let Some(new_file) = new_file {
-            new_file.commit().map_err(|error| faults(&packed, &error))?;
+            let put = new_file.commit().map_err(|error| faults(&packed, &error));
+            put.inspect_err(|_| forget_logs())?;
             stops::reach("packed refs moved");
             self.fsyncs += 1;
             self.sync_name(Path::new(packed_refs::NAME));

@@ -1,0 +1,58 @@
+//! Branches that an input has moved at the remote only, and goes on with in a later batch.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gix::ObjectId;
+use gix::refs::FullName;
+
+use super::Batch;
+use crate::passage::branch_of;
+use crate::{OpError, Operation, OperationKind, Outcome};
+
+impl Batch<'_, '_> {
+    /// Notes where operations that have ended before have brought branches which are checked out: what they
+    /// have made, or what was pushed in place of that.
+    pub(super) fn note_landed<'o>(
+        &mut self,
+        operations: &[&Operation],
+        end_of: impl Fn(usize) -> Option<&'o Outcome>,
+    ) {
+        let mut captured = BTreeSet::new();
+        let mut landed = BTreeMap::new();
+        for (index, operation) in operations.iter().enumerate() {
+            let Some(name) = branch_of(operation) else { continue };
+            if !self.checked_out.contains_key(&name) {
+                continue;
+            }
+            if matches!(&operation.kind, OperationKind::Commit(commit) if commit.worktree.is_some())
+            {
+                captured.insert(name);
+            } else if let Some(Outcome::Landed { commit, .. }) = end_of(index) {
+                // A push has what was pushed in place of the commits before it.
+                landed.insert(name, *commit);
+            }
+        }
+        // Those move here, with their worktrees.
+        landed.retain(|name, _| !captured.contains(name));
+        self.landed = landed;
+    }
+
+    /// Where a branch goes on that is at `here`: at what operations of the input have landed on it, if that
+    /// is at the remote still and the branch is behind it. All else would be without that commit, or take
+    /// it back to the remote.
+    pub(super) fn landed_beyond(
+        &mut self,
+        name: &FullName,
+        here: Option<ObjectId>,
+    ) -> Result<Option<ObjectId>, OpError> {
+        let Some(&commit) = self.landed.get(name) else { return Ok(None) };
+        if here == Some(commit) {
+            return Ok(None);
+        }
+        let there = self.remote_tip(name)?;
+        let store = &self.session.store;
+        let is_there = there.is_some_and(|there| store.contains(there, commit));
+        let is_behind = here.is_none_or(|here| store.contains(commit, here));
+        Ok((is_there && is_behind).then_some(commit))
+    }
+}

@@ -143,8 +143,11 @@ fn quoted(arg: &Path) -> String {
                 b if b.is_ascii_alphanumeric() || b"_./".contains(b) => char::from(*b).to_string(),
                 b => format!("\\{b:03o}"),
             };
-            let bytes: String = arg.as_os_str().as_encoded_bytes().iter().map(byte).collect();
-            format!("\"$(printf '{bytes}')\"")
+            let arg = arg.as_os_str().as_encoded_bytes();
+            // A shell takes line ends at the end of what is printed away.
+            let ends = arg.iter().rev().take_while(|byte| **byte == b'\n').count();
+            let bytes: String = arg[..arg.len() - ends].iter().map(byte).collect();
+            format!("\"$(printf '{bytes}'){}\"", "\n".repeat(ends))
         }
     }
 }
@@ -192,7 +195,7 @@ mod tests {
         assert_eq!(quote(b"r\xff p"), r#""$(printf 'r\377\040p')""#);
         assert_eq!(quote(b"a\x1bb"), r#""$(printf 'a\033b')""#);
         // As every shell reads it, not only those that know more than POSIX.
-        for odd in [&b"r\xff p%n"[..], b"a\x1bb", b"it's\t", b"-n\n\\x"] {
+        for odd in [&b"r\xff p%n"[..], b"a\x1bb", b"it's\t", b"-n\n\\x", b"a\n\n"] {
             let script = format!("printf %s {}", quote(odd));
             let printed = std::process::Command::new("sh").args(["-c", &script]).output();
             assert_eq!(printed.expect("a shell").stdout, odd, "{script}");

@@ -70,6 +70,11 @@ impl Stop {
         &self.message
     }
 
+    /// Says whether there is advice.
+    pub(crate) fn has_help(&self) -> bool {
+        self.help.is_some()
+    }
+
     /// Makes of a refusal what it is once the work is begun: unfinished, as running again goes on with it.
     pub(crate) fn once_begun(mut self) -> Stop {
         if self.exit == Exit::NotStarted || self.exit == Exit::SomeFailed {
@@ -78,9 +83,20 @@ impl Stop {
         self
     }
 
+    /// Said of a run that is refused before it asks anything.
+    pub(crate) const NOTHING_PAID: &str = "nothing was asked and nothing is paid";
+
     /// Says that the answers of a run are kept, whatever stopped it.
     pub(crate) fn kept(self) -> Stop {
-        self.help("the answers are kept; run again to go on, nothing is paid twice")
+        self.also("the answers are kept; run again to go on, nothing is paid twice")
+    }
+
+    /// Says something beside what to do.
+    pub(crate) fn also(self, text: &str) -> Stop {
+        match self.help.clone() {
+            Some(help) => self.help(format_args!("{help}; {text}")),
+            None => self.help(text),
+        }
     }
 
     /// Says what to do.

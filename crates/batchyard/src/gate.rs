@@ -139,7 +139,7 @@ pub(crate) fn refuse_missing(program: &str) -> Result<(), Stop> {
     Err(Stop::refused(format_args!(
         "the gate cannot be run: there is no program {program:?}{place}"
     ))
-    .help("put `run` in [gate] right, or install it; nothing was asked and nothing is paid"))
+    .help("put `run` in [gate] right, or install it"))
 }
 
 /// Parses the name of a variable that a gate is to see.

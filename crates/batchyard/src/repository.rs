@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use git_batch::publish;
@@ -104,7 +104,7 @@ impl Repository {
             let Some(folder) = folder else { continue };
             tempfile::tempfile_in(folder).map_err(|error| {
                 Stop::refused(format_args!("cannot write to {}: {error}", folder.display()))
-                    .help("make the repository writable; nothing was asked and nothing is paid")
+                    .help("make the repository writable")
             })?;
         }
         Ok(())
@@ -178,10 +178,27 @@ impl Repository {
 
     /// Notes where a run leaves branches.
     pub(crate) fn note_left(&self, branches: &[(String, ObjectId)]) -> Result<(), String> {
-        branches.iter().try_for_each(|(name, tip)| {
-            let (name, tip) = (format!("{LEFT}{name}"), tip.to_string());
-            self.git.run(["update-ref", "--no-deref", &name, &tip]).map(drop)
-        })
+        let line = |(name, tip): &(String, ObjectId)| format!("update {LEFT}{name} {tip}\n");
+        self.update_refs(branches.iter().map(line))
+    }
+
+    /// Does what lines for `git update-ref` say, all or nothing.
+    fn update_refs(&self, lines: impl Iterator<Item = String>) -> Result<(), String> {
+        let lines: String = lines.collect();
+        if lines.is_empty() {
+            return Ok(());
+        }
+        self.fed(&["update-ref", "--no-deref", "--stdin"], &lines).map(drop)
+    }
+
+    /// Runs git with something to read, and returns what it printed.
+    fn fed(&self, args: &[&str], stdin: &str) -> Result<Vec<u8>, String> {
+        let ran = self.network.run(args, Some(stdin.as_bytes())).map_err(|error| chain(&error))?;
+        if ran.is_success() {
+            return Ok(ran.stdout);
+        }
+        let said = String::from_utf8_lossy(&ran.stderr);
+        Err(format!("git {} failed: {}", args.first().unwrap_or(&""), said.trim()))
     }
 
     /// Forgets where runs have left branches that are gone or somewhere else by now, or whose commit is in
@@ -202,28 +219,50 @@ impl Repository {
         let is_over = |name: &&str| {
             landed.contains(name) || name.strip_prefix(LEFT).is_some_and(|branch| !is_there(branch))
         };
-        let lines: Vec<String> =
-            left.lines().filter(is_over).map(|name| format!("delete {name}\n")).collect();
-        if lines.is_empty() {
-            return Ok(());
-        }
-        let delete = lines.concat();
-        let deleted =
-            self.network.run(["update-ref", "--no-deref", "--stdin"], Some(delete.as_bytes()));
-        deleted.map(drop).map_err(|error| chain(&error))
+        let delete = |name: &str| format!("delete {name}\n");
+        self.update_refs(left.lines().filter(is_over).map(delete))
     }
 
-    /// Tells whether all of some commits are here.
-    pub(crate) fn has_all(&self, commits: &[ObjectId]) -> Result<bool, String> {
+    /// Returns those of some commits that are here; where git can ask a remote for others, it does not.
+    pub(crate) fn present(&self, commits: &[ObjectId]) -> Result<BTreeSet<ObjectId>, String> {
+        let options = ["--no-walk=unsorted", "--ignore-missing", "--missing=allow-any"];
+        self.listed(&options, commits, "")
+    }
+
+    /// Returns those of some commits, which are all here, that are not `base` and not before it.
+    pub(crate) fn outside(
+        &self,
+        commits: &[ObjectId],
+        base: ObjectId,
+    ) -> Result<BTreeSet<ObjectId>, String> {
+        self.listed(&[], commits, &format!("^{base}\n"))
+    }
+
+    /// Returns what `git rev-list` lists of some commits.
+    fn listed(
+        &self,
+        options: &[&str],
+        commits: &[ObjectId],
+        more: &str,
+    ) -> Result<BTreeSet<ObjectId>, String> {
         if commits.is_empty() {
-            return Ok(true);
+            return Ok(BTreeSet::new());
         }
         let ids: Vec<String> = commits.iter().map(|id| format!("{id}\n")).collect();
-        let args = ["cat-file", "--batch-check=%(objecttype)"];
-        let said = self.network.run(args, Some(ids.concat().as_bytes()));
-        let said = said.map_err(|error| chain(&error))?;
-        let found = said.stdout.split(|byte| *byte == b'\n').filter(|line| *line == b"commit");
-        Ok(found.count() == commits.len())
+        let args = [&["rev-list"], options, &["--stdin"]].concat();
+        let said = self.fed(&args, &(ids.concat() + more))?;
+        let listed = said.split(|byte| *byte == b'\n');
+        Ok(listed.filter_map(|line| ObjectId::from_hex(line).ok()).collect())
+    }
+
+    /// Tells whether there is a hook here that git asks before it pushes.
+    pub(crate) fn has_push_hook(&self) -> bool {
+        let args = ["rev-parse", "--path-format=absolute", "--git-path", "hooks/pre-push"];
+        let hook = self
+            .git
+            .path(args)
+            .and_then(|hook| fs::metadata(hook).map_err(|error| error.to_string()));
+        hook.is_ok_and(|hook| hook.is_file() && hook.permissions().mode() & 0o111 != 0)
     }
 
     /// Tells whether a commit is another one or before it.

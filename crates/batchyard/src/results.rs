@@ -257,7 +257,8 @@ fn scan(
             .read_until(b'\n', &mut bytes)
             .map_err(|error| Stop::refused(format_args!("cannot read {name}: {error}")))?;
         if read as u64 == MAX_LINE_BYTES {
-            return Err(Stop::refused(format_args!("{name}: the line {} is too long", number + 1)));
+            return Err(Stop::refused(format_args!("{name}: the line {} is too long", number + 1))
+                .help("move the file away, or name another with --out"));
         }
         if bytes.pop_if(|last| *last == b'\n').is_none() {
             return Ok((whole, bytes));

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use common::plan::{another_plan, command, planned, run, task};
 use common::server::{Creates, Server};
-use common::{Yard, finish};
+use common::{Ran, Yard, finish};
 use serde_json::json;
 
 /// By then the answers are paid for, so it is no refusal.
@@ -328,6 +328,27 @@ fn a_repository_that_cannot_be_written_is_known_before_anything_is_paid() {
     run(&yard, &server).refused(&["cannot write to", "repo/.git/batchyard", "nothing is paid"]);
     assert_eq!(server.seen().len(), 0);
     assert!(!yard.path("plan/plan.toml.state").exists());
+}
+
+/// By then something is paid, and nobody is to believe that it is not.
+#[test]
+fn what_is_in_the_way_of_a_held_run_does_not_refuse_it() {
+    let yard = planned("", &[("one", "a.txt")]);
+    let server = Server::start(Creates::Work);
+    let hook = hook(&yard, "remote.git/hooks/pre-receive", "exit 1");
+    run(&yard, &server).code(3);
+    std::fs::remove_file(hook).expect("it is there");
+    let stop = |ran: Ran| {
+        let ran = ran.code(3);
+        assert!(ran.stderr.contains("the answers are kept"), "{ran:?}");
+        assert!(!ran.stderr.contains("nothing is paid\n"), "{ran:?}");
+    };
+    stop(finish(command(&yard, &server).args(["--report", "repo/README.md"]), b""));
+    std::fs::rename(yard.path("remote.git"), yard.path("away")).expect("it is there");
+    stop(run(&yard, &server));
+    std::fs::rename(yard.path("away"), yard.path("remote.git")).expect("it is there");
+    run(&yard, &server).code(0);
+    assert_eq!((server.creates().len(), yard.receives()), (1, 1));
 }
 
 #[test]

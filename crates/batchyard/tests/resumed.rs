@@ -128,8 +128,17 @@ fn what_somebody_has_committed_to_a_held_branch_lands() {
     yard.write("repo/a.txt", "put right\n");
     yard.git("repo", &["commit", "--quiet", "--all", "--message", "Put it right"]);
     yard.git("repo", &["switch", "--quiet", "main"]);
-    run(&yard, &server).code(0);
+    let ran = run(&yard, &server).code(0);
     assert_eq!(yard.git("remote.git", &["show", "main:a.txt"]), "put right");
+    assert_eq!(ran.line("one")["commit"], yard.git("repo", &["rev-parse", "batchyard/one"]));
+}
+
+/// Makes the clone `new`, which may be one that asks its remote for what it lacks.
+fn clone(yard: &Yard, is_partial: bool) {
+    yard.git("remote.git", &["config", "uploadpack.allowFilter", "true"]);
+    let remote = format!("file://{}", yard.path("remote.git").display());
+    let filter = if is_partial { &["--filter=blob:none"][..] } else { &[] };
+    yard.git(".", &[&["clone", "--quiet"][..], filter, &[&remote, "new"]].concat());
 }
 
 /// A folder that was moved, a new clone elsewhere, and one in the very same place.
@@ -142,7 +151,7 @@ fn a_held_run_goes_on_where_the_project_is_now() {
         run(&yard, &server).code(3);
         unprotect(&hook);
         if is_clone {
-            yard.git(".", &["clone", "--quiet", "remote.git", "new"]);
+            clone(&yard, now == "repo");
             for (key, value) in [("user.name", "T"), ("user.email", "t@example.invalid")] {
                 yard.git("new", &["config", key, value]);
             }
@@ -168,6 +177,66 @@ fn a_held_run_goes_on_where_the_project_is_now() {
         assert_eq!(main_of(&yard), "README.md a.txt b.txt");
         let commits = ["rev-list", "--count", "--no-merges", "main"];
         assert_eq!(yard.git("remote.git", &commits), "3");
+        assert_eq!(server.creates().len(), 1);
+    }
+}
+
+/// The remote goes away when it has taken the first answers; a new clone goes on with the others only.
+#[test]
+fn what_has_landed_before_is_not_made_again_in_a_new_clone() {
+    for push in ["base", "branches"] {
+        let tasks = [("one", "a.txt"), ("two", "bad.txt"), ("three", "n.txt")];
+        let yard = planned(&format!("[land]\npush = \"{push}\""), &tasks);
+        // The third answer changes nothing.
+        yard.write("repo/n.txt", "made\n");
+        yard.git("repo", &["add", "n.txt"]);
+        yard.git("repo", &["commit", "--quiet", "--message", "There already"]);
+        yard.git("repo", &["push", "--quiet", "origin", "main"]);
+        let hook = if push == "base" {
+            let hook = protect(&yard);
+            let takes_no_bad = "#!/bin/sh\n! git ls-tree --name-only $3 | grep -q ^bad\n";
+            yard.write("remote.git/hooks/update", takes_no_bad);
+            let goes_away = "#!/bin/sh\nmv HEAD HEAD.away\nrm $0\n";
+            yard.write("remote.git/hooks/post-receive", goes_away);
+            hook
+        } else {
+            yard.write("remote.git/refs/heads/batchyard/two.lock", "")
+        };
+        let server = Server::start(Creates::Work);
+        let ran = run(&yard, &server).code(3);
+        assert_eq!(ran.line("two")["status"], "pending");
+        if push == "base" {
+            std::fs::rename(yard.path("remote.git/HEAD.away"), yard.path("remote.git/HEAD"))
+                .expect("it has taken some");
+        }
+        std::fs::remove_dir_all(yard.path("repo")).expect("it is there");
+
+        clone(&yard, false);
+        std::fs::rename(yard.path("new"), yard.path("repo")).expect("it is there");
+        for (key, value) in [("user.name", "T"), ("user.email", "t@example.invalid")] {
+            yard.git("repo", &["config", key, value]);
+        }
+        let branch = if push == "base" { "main" } else { "batchyard/one" };
+        yard.git("repo", &["switch", "--quiet", branch]);
+        for file in ["a.txt", "n.txt"] {
+            yard.write(&format!("repo/{file}"), "better\n");
+        }
+        yard.git("repo", &["commit", "--quiet", "--all", "--message", "Make it better"]);
+        yard.git("repo", &["push", "--quiet", "origin", branch]);
+        let better = yard.git("remote.git", &["rev-parse", branch]);
+        for _ in 0..2 {
+            let ran = run(&yard, &server).code(3);
+            assert_eq!(ran.line("one")["status"], "succeeded");
+            assert_eq!(yard.git("remote.git", &["rev-parse", branch]), better, "{ran:?}");
+        }
+        unprotect(&hook);
+        run(&yard, &server).code(0);
+        for file in ["a.txt", "n.txt"] {
+            let there = yard.git("remote.git", &["show", &format!("{branch}:{file}")]);
+            assert_eq!(there, "better", "{push} {file}");
+        }
+        let branch = if push == "base" { "main" } else { "batchyard/two" };
+        assert_eq!(yard.git("remote.git", &["show", &format!("{branch}:bad.txt")]), "made");
         assert_eq!(server.creates().len(), 1);
     }
 }

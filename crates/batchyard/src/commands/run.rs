@@ -74,26 +74,29 @@ pub(crate) fn run(session: &Session, options: &Options) -> Result<Exit, Stop> {
     lessons::say_faults(session, &plan.lessons, &index.report());
     let study = Study::new(prompts, index.snapshot());
     study.check(&plan)?;
+    let folder = plan.state.clone().unwrap_or_else(|| plan.default_state());
+    let is_begun = plan.demo.is_none() && !options.dry_run && RunState::is_begun(&folder);
+    // What was paid for before is there still, whatever is in the way now.
+    let in_the_way = |stop: Stop| {
+        if is_begun { stop.once_begun().kept() } else { stop.also(Stop::NOTHING_PAID) }
+    };
     if let Some(Gate { argv, .. }) = &plan.gate {
-        gate::refuse_missing(argv.first().map_or("", String::as_str))?;
+        gate::refuse_missing(argv.first().map_or("", String::as_str)).map_err(in_the_way)?;
     }
-    let budget = Budget::new(&plan, options.max_cost)?;
+    let budget = Budget::new(&plan, options.max_cost).map_err(in_the_way)?;
     let work = Work { plan: &plan, provider: &provider, study: &study, budget: &budget };
     if options.dry_run {
         return dry_run(session, &work, name);
     }
-    if plan.demo.is_none() {
-        // Failures become lessons, after all has been paid for.
-        lessons::writable(&plan.lessons)?;
-    }
-    let page = options.report.as_deref().map(Page::at).transpose()?;
+    let page = options.report.as_deref().map(Page::at).transpose().map_err(in_the_way)?;
     let started = Started::new(&plan, &*provider);
     let may_push = plan.demo.is_some() || name != ProviderName::Offline;
     let Some(demo) = &plan.demo else {
-        let (git, repository) = open(session, &plan, repository_of(&plan))?;
-        let onto = can_land(&plan, &repository, may_push)?;
-        repository.check_writable()?;
-        let folder = plan.state.clone().unwrap_or_else(|| plan.default_state());
+        // Failures become lessons, after all has been paid for.
+        lessons::writable(&plan.lessons).map_err(in_the_way)?;
+        let (git, repository) = open(session, &plan, repository_of(&plan)).map_err(in_the_way)?;
+        let onto = can_land(&plan, &repository, may_push).map_err(in_the_way)?;
+        repository.check_writable().map_err(in_the_way)?;
         let state = RunState::open(&folder, started)?;
         let lessons = plan.lessons.as_path();
         let site = Site { git, repository, onto, lessons, may_push, scratch: None, page };
@@ -210,7 +213,8 @@ fn journey(
     let mut faults = Vec::new();
     let folder = state.folder().display().to_string();
     let learned = session.interrupt.shielded(|| {
-        let learned = pipeline::learn(session, &board, site.lessons).unwrap_or_else(|stop| {
+        let learned = pipeline::learn(session, &board, site.lessons, &state);
+        let learned = learned.unwrap_or_else(|stop| {
             faults.push(format!("the lessons are not recorded: {}", stop.message()));
             0
         });
@@ -329,9 +333,7 @@ fn base_of(plan: &Plan, may_push: bool) -> Result<String, Stop> {
 fn can_land(plan: &Plan, repository: &Repository, may_push: bool) -> Result<String, Stop> {
     let remote = repository.remote_branches().map_err(|why| {
         let name = &plan.remote;
-        Stop::refused(why).help(format_args!(
-            "nothing was asked and nothing is paid; git ls-remote {name} has to work in the repository"
-        ))
+        Stop::refused(why).help(format_args!("git ls-remote {name} has to work in the repository"))
     })?;
     let onto = remote.base(plan.land.onto.as_deref())?;
     let wanted: Vec<String> = plan.tasks.iter().map(Task::branch).collect();

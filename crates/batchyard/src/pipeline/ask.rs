@@ -142,10 +142,14 @@ impl Asker<'_> {
     }
 }
 
-/// Says what helps where the results of a state are damaged: the provider's side of it knows them too.
+/// Says what helps where the results of a state are damaged: the provider's side of it knows them too. What has
+/// no advice of its own is another fault, such as a missing right.
 fn in_state(stop: Stop) -> Stop {
     if stop.exit == Exit::Unfinished {
         return stop;
+    }
+    if !stop.has_help() {
+        return stop.kept();
     }
     stop.help(
         "move that file away and run again: what it held comes again, and nothing is paid twice",

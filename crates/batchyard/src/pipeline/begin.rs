@@ -15,18 +15,26 @@ use crate::repository::{LocalBranch, RemoteBranches};
 
 /// A landing whose branches are where they begin.
 pub(super) struct Begun {
-    /// What it is called.
+    /// What the commits that it has to make are called together: those of tasks in neither `landed` nor `tips`.
     pub(super) name: String,
+    /// The tasks whose own commits are where the plan wants them, with those: nothing is left to be done.
+    pub(super) landed: BTreeMap<usize, ObjectId>,
     /// Where a branch begins that is not there yet.
-    pub(super) bases: BTreeMap<String, ObjectId>,
+    pub(super) bases: Tips,
+    /// Where a branch is whose task has its commit, perhaps with one of somebody on top.
+    pub(super) tips: Tips,
 }
+
+/// Branches and commits on them.
+pub(super) type Tips = BTreeMap<String, ObjectId>;
 
 /// Sets the branches of tasks to where they begin, and notes that the landing has begun; `start` is the
 /// base as the remote has it.
 ///
 /// What an earlier run has left and nobody has published is no part of this one; it stays in the
 /// branch's reflog. What somebody has committed there since is gone on from. The commits of a landing that
-/// goes on are put back where another run has taken their branch, or somebody has deleted it.
+/// goes on are put back where another run has taken their branch, or somebody has deleted it; what of them
+/// has landed is not done again, whatever has become of it since.
 ///
 /// # Errors
 ///
@@ -40,40 +48,92 @@ pub(super) fn begin(
 ) -> Result<Begun, Stop> {
     let here = format!("{} at {}", place.onto, place.repository.place());
     let begun = place.state.landing().map_err(|error| unreachable(error.to_string()))?;
-    let (name, made) = match begun {
-        Some((name, at)) if at == here => go_on(place, name)?,
-        // The project was moved, or this is another clone of it.
-        Some((name, at)) if is_gone(&at, place) => go_on(place, name)?,
+    let (mut name, mut made) = match begun {
+        // The project may have been moved, or this is another clone of it.
+        Some((name, at)) if at == here || is_gone(&at, place) => {
+            (Some(name), place.state.made().map_err(|error| unreachable(error.to_string()))?)
+        }
         Some((_, at)) => return Err(begun_elsewhere(&at, &here, place.state)),
-        None => (None, Some(BTreeMap::new())),
+        None => (None, Tips::new()),
     };
+    let commits: Vec<ObjectId> = made.values().copied().collect();
+    let present = place.repository.present(&commits).map_err(unreachable)?;
+    if !commits.iter().all(|commit| present.contains(commit)) {
+        // Gone with the repository that they were made in: they are made anew in this one.
+        made.retain(|_, commit| present.contains(commit));
+        name = None;
+    }
+    let landed = landed(board, place, (remote, start), &made)?;
     let is_new = name.is_none();
-    let bases = session.interrupt.shielded(|| {
+    let (bases, tips) = session.interrupt.shielded(|| {
         let known = place.repository.branches("batchyard").map_err(unreachable)?;
         if is_new {
             // What stays for now is forgotten by a later run.
             let _ = place.repository.forget_left(&known, start);
         }
-        set_branches(board, place, (remote, start), &known, made.as_ref())
+        say_what_stays(session, board, place, &known, &landed);
+        set_branches(board, place, (remote, start), &known, (&made, &landed))
     })?;
     let name = match name {
         Some(name) => place.state.note_landing(&name, &here).map(|()| name),
-        None => place.state.begin_landing(&here),
+        None => place.state.begin_landing(&here, &made),
     };
     let name = name.map_err(|error| unreachable(error.to_string()))?;
-    Ok(Begun { name, bases })
+    // What has been made already is no part of what is to be made.
+    Ok(Begun { name: format!("{name}/{}", made.len()), landed, bases, tips })
 }
 
-/// The commits that a landing has made, by their branches; `None` where nobody knows.
-type Made = Option<BTreeMap<String, ObjectId>>;
+/// Returns what of the commits of a landing is where the plan wants it: in the base, or else in the branch of
+/// the task at the remote.
+fn landed(
+    board: &Board<'_>,
+    place: &Place<'_>,
+    (remote, start): (&RemoteBranches, ObjectId),
+    made: &Tips,
+) -> Result<BTreeMap<usize, ObjectId>, Stop> {
+    let repository = place.repository;
+    let commits: Vec<ObjectId> = made.values().copied().collect();
+    let pushes_base = board.plan.land.push != Push::Branches;
+    let outside = repository.outside(&commits, start).map_err(unreachable)?;
+    let mut landed = BTreeMap::new();
+    for at in board.answered() {
+        let branch = board.plan.tasks[at].branch();
+        let Some(&commit) = made.get(&branch) else { continue };
+        let is_in = match remote.tips.get(&branch) {
+            _ if pushes_base => !outside.contains(&commit),
+            None => false,
+            Some(tip) if *tip == commit => true,
+            Some(_) => {
+                let tip = repository.fetch(remote, &branch).map_err(unreachable)?;
+                repository.is_ancestor(commit, tip)
+            }
+        };
+        if is_in {
+            landed.insert(at, commit);
+        }
+    }
+    Ok(landed)
+}
 
-/// Returns the name of the landing that has begun, with its commits; none where they are gone with the
-/// repository that they were made in, as this is a new clone of it.
-fn go_on(place: &Place<'_>, name: String) -> Result<(Option<String>, Made), Stop> {
-    let made = place.state.made().map_err(|error| unreachable(error.to_string()))?;
-    let commits: Vec<ObjectId> = made.iter().flatten().map(|(_, commit)| *commit).collect();
-    let is_here = place.repository.has_all(&commits).map_err(unreachable)?;
-    Ok(if is_here { (Some(name), made) } else { (None, Some(BTreeMap::new())) })
+/// Says of tasks that have landed what somebody has committed to their branches since.
+fn say_what_stays(
+    session: &Session,
+    board: &Board<'_>,
+    place: &Place<'_>,
+    known: &BTreeMap<String, LocalBranch>,
+    landed: &BTreeMap<usize, ObjectId>,
+) {
+    for (at, commit) in landed {
+        let branch = board.plan.tasks[*at].branch();
+        if let Some(local) = known.get(&branch)
+            && local.tip != *commit
+            && place.repository.is_ancestor(*commit, local.tip)
+        {
+            session.output.note(format!(
+                "note: {branch} has landed before; what was committed to it since stays there"
+            ));
+        }
+    }
 }
 
 /// Says whether a landing onto the same base and remote began in a folder that is not there any more.
@@ -90,20 +150,20 @@ fn begun_elsewhere(at: &str, here: &str, state: &RunState) -> Stop {
     )
 }
 
-/// Sets the branches and says where new ones begin. `made` has the commits that this landing has made;
-/// `None` where nobody knows.
+/// Sets the branches of tasks that have not landed, and says where new ones begin, and where those are that go
+/// on. `made` has the commits that this landing has made.
 fn set_branches(
     board: &Board<'_>,
     place: &Place<'_>,
     (remote, start): (&RemoteBranches, ObjectId),
     known: &BTreeMap<String, LocalBranch>,
-    made: Option<&BTreeMap<String, ObjectId>>,
-) -> Result<BTreeMap<String, ObjectId>, Stop> {
+    (made, landed): (&Tips, &BTreeMap<usize, ObjectId>),
+) -> Result<(Tips, Tips), Stop> {
     let repository = place.repository;
     let merges = board.plan.land.push != Push::Branches;
-    let mut bases = BTreeMap::new();
-    for (_, task, standing) in board.iter() {
-        if !matches!(standing, Standing::Answered { .. }) {
+    let (mut bases, mut tips) = (Tips::new(), Tips::new());
+    for (at, task, standing) in board.iter() {
+        if !matches!(standing, Standing::Answered { .. }) || landed.contains_key(&at) {
             continue;
         }
         let branch = task.branch();
@@ -121,18 +181,19 @@ fn set_branches(
         let published =
             published.filter(|there| !is_left(*there) && !repository.is_ancestor(*there, start));
         let from = published.unwrap_or(start);
-        let own = made.and_then(|made| made.get(&branch).copied());
+        let own = made.get(&branch).copied();
         let Some(local) = known.get(&branch) else {
             match own {
-                Some(own) => repository.set_branch(&branch, None, own).map_err(unreachable)?,
+                Some(own) => {
+                    repository.set_branch(&branch, None, own).map_err(unreachable)?;
+                    tips.insert(branch, own);
+                }
                 None => drop(bases.insert(branch, from)),
             }
             continue;
         };
         let is_in = |commit, of| repository.is_ancestor(commit, of);
         let to = match own {
-            // It may have committed there.
-            None if made.is_none() => None,
             // Not what somebody has put in its place.
             Some(own) => {
                 let is_over = local.is_of_a_run || is_in(local.tip, start);
@@ -144,6 +205,9 @@ fn set_branches(
             // Somebody is at work there, unless all of it is in what it begins at.
             None => is_in(local.tip, from).then_some(from),
         };
+        if own.is_some() {
+            tips.insert(branch.clone(), to.unwrap_or(local.tip));
+        }
         match to {
             None => {}
             // Not to be set, and not to be gone on from: a commit on it would take that along.
@@ -158,5 +222,5 @@ fn set_branches(
             }
         }
     }
-    Ok(bases)
+    Ok((bases, tips))
 }

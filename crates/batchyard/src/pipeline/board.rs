@@ -1,5 +1,7 @@
 //! Where each task of a run stands.
 
+use serde::{Deserialize, Serialize};
+
 use crate::answer::Edit;
 use crate::plan::{Plan, Task};
 
@@ -21,7 +23,7 @@ pub(crate) enum Standing {
 }
 
 /// Why a task failed: one word for machines, one sentence for people.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Failure {
     pub(crate) kind: String,
     pub(crate) message: String,

@@ -1,43 +1,58 @@
 //! What became of each task, by what became of its operations.
 
-use git_batch::{Class, OpErrorKind, Operation, Outcome, Report};
+use git_batch::{Class, OpErrorKind, Operation, Outcome};
 
-use super::apart::{Round, takes_some};
+use super::apart::takes_some;
 use super::board::{Board, Failure, Standing};
 use super::ops::Operations;
+use super::round::{Done, Round};
 use crate::output::Output;
 use crate::wire::outcomes::OpLine;
 
 /// What a landing came to.
 pub(super) struct Ends<'a> {
-    pub(super) output: &'a Output,
-    pub(super) operations: &'a Operations,
-    /// The base branch.
-    pub(super) onto: &'a str,
+    output: &'a Output,
+    operations: &'a Operations,
     /// What became of the commits.
-    pub(super) made: Report,
-    pub(super) rounds: Vec<Round>,
+    made: &'a Done,
+    rounds: Vec<Round>,
+    /// The last round of each task, and the last one in which it alone was refused.
+    last: Vec<(Option<usize>, Option<usize>)>,
+    takes_some: bool,
 }
 
-impl Ends<'_> {
+impl<'a> Ends<'a> {
+    pub(super) fn new(
+        board: &Board<'_>,
+        output: &'a Output,
+        operations: &'a Operations,
+        made: &'a Done,
+        rounds: Vec<Round>,
+    ) -> Ends<'a> {
+        let mut last = vec![(None, None); board.plan.tasks.len()];
+        for (number, round) in rounds.iter().enumerate() {
+            for at in &round.tasks {
+                last[*at].0 = Some(number);
+            }
+            if let Some(at) = round.blamed() {
+                last[at].1 = Some(number);
+            }
+        }
+        let takes_some = takes_some(&rounds, operations);
+        Ends { output, operations, made, rounds, last, takes_some }
+    }
+
     /// Returns the last round that a task was part of.
     fn round(&self, at: usize) -> Option<&Round> {
-        self.rounds.iter().rev().find(|round| round.tasks.contains(&at))
+        self.last[at].0.map(|number| &self.rounds[number])
     }
 
     /// Returns how many branches the remote has now.
     pub(super) fn pushed(&self) -> usize {
-        let is_in = |op: &Operation, round: &Round| {
-            round.report.get(&op.id).is_some_and(Outcome::is_success)
+        let is_in = |op: &Operation| {
+            self.rounds.iter().any(|round| round.done.get(&op.id).is_some_and(Outcome::is_success))
         };
-        let is_pushed = |(task, op): &&(Option<usize>, Operation)| match task {
-            Some(at) => {
-                let mut tried = self.rounds.iter().rev().filter(|round| !round.is_untried());
-                tried.find(|round| round.tasks.contains(at)).is_some_and(|round| is_in(op, round))
-            }
-            None => self.rounds.iter().any(|round| is_in(op, round)),
-        };
-        self.operations.pushes.iter().filter(is_pushed).count()
+        self.operations.pushes.iter().filter(|(_, op)| is_in(op)).count()
     }
 
     /// Says whether the remote has refused for good what is held, and nothing else was in the way.
@@ -52,6 +67,17 @@ impl Ends<'_> {
         }
         let message = format!("task \"{}\": {}", board.plan.tasks[at].id, held.message);
         Failure { message, ..held.clone() }
+    }
+
+    /// Returns why the remote has refused a task alone, where it takes others and that is what keeps the task
+    /// from landing still.
+    fn blame(&self, at: usize, round: &Round) -> Option<Failure> {
+        let blamed = &self.rounds[self.last[at].1.filter(|_| self.takes_some)?];
+        let is_so_still = round.is_refused || round.names(at);
+        let whole = blamed.whole.as_ref().filter(|_| is_so_still)?;
+        let message =
+            format!("with this change, and not without it, {}", in_short(whole.clone()).message);
+        Some(Failure::new("rejected", message))
     }
 
     /// Returns where a task stands after the landing.
@@ -73,15 +99,11 @@ impl Ends<'_> {
             let failure = Failure::new("not_landed", "it was not tried");
             return on_branch(Standing::Held(failure));
         };
-        let whole = round.whole.clone().map(in_short);
-        if let Some(whole) = &whole
-            && round.blames(at)
-            && takes_some(&self.rounds, self.onto)
-        {
-            let message = format!("with this change, and not without it, {}", whole.message);
-            return on_branch(Standing::Failed(Failure { message, ..whole.clone() }));
+        if let Some(blame) = self.blame(at, round) {
+            return on_branch(Standing::Failed(blame));
         }
-        let outcome = |op: Option<&Operation>| op.and_then(|op| round.report.get(&op.id));
+        let whole = round.whole.clone().map(in_short);
+        let outcome = |op: Option<&Operation>| op.and_then(|op| round.done.get(&op.id));
         let merged = outcome(self.operations.merge(at));
         if let Some(standing) = merged.and_then(|end| stopped(end, whole.as_ref())) {
             return on_branch(match standing {
@@ -131,7 +153,7 @@ impl Ends<'_> {
 }
 
 /// Where an operation leaves its task that did not succeed. `whole` is what keeps all of them from landing.
-fn stopped(outcome: &Outcome, whole: Option<&Failure>) -> Option<Standing> {
+pub(super) fn stopped(outcome: &Outcome, whole: Option<&Failure>) -> Option<Standing> {
     let failure = failure(outcome)?;
     let is_own = match outcome {
         Outcome::Conflict { .. } => true,

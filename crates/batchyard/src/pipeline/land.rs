@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use git_batch::{Extent, GitBatch, ObjectId, Outcome, Report};
+use git_batch::{Extent, GitBatch, ObjectId, Operation, Outcome};
 
 use super::apart;
 use super::begin::{Begun, begin};
 use super::board::{Board, Failure, Standing};
 use super::ends::Ends;
 use super::ops::{self, Operations};
+use super::round::Done;
 use super::state::RunState;
 use crate::cli::Session;
 use crate::exit::{Stop, chain};
@@ -72,35 +73,49 @@ pub(crate) fn land(
     board: &mut Board<'_>,
     place: &Place<'_>,
 ) -> Result<Landing, Stop> {
-    let tasks = board.answered();
-    if tasks.is_empty() {
+    let held_back = (!place.may_push).then_some(STOPPED);
+    if board.answered().is_empty() {
         return Ok(Landing::default());
+    }
+    if let Some(end) = place.state.end().map_err(|error| unreachable(error.to_string()))? {
+        end.put(board);
+        return Ok(Landing { held_back, ..Landing::default() });
     }
     let _held = place.repository.hold()?;
     let remote = place.repository.remote_branches().map_err(unreachable)?;
     let start = place.repository.fetch(&remote, place.onto).map_err(unreachable)?;
-    let Begun { name, bases } = begin(session, board, place, &remote, start)?;
+    let Begun { name, landed, bases, tips } = begin(session, board, place, &remote, start)?;
+    for (at, commit) in landed {
+        board.set(at, Standing::Landed { commit: commit.to_string() });
+    }
+    let tasks = board.answered();
     let begins = |branch: &str| bases.get(branch).map(ObjectId::to_string);
     let operations = ops::make(board, place.onto, begins);
     if let Some(gate) = &board.plan.gate {
         session.output.note(format!("gate: {}", gate.argv.join(" ")));
     }
-    let commits = operations.commits.iter().map(|(_, op)| op.clone()).collect();
-    let made = session
-        .interrupt
-        .shielded(|| place.git.apply_as(&name, commits))
-        .map_err(|error| unreachable(chain(&error)))?;
+    let tip = |at: usize| tips.get(&board.plan.tasks[at].branch()).copied();
+    let commits = operations.commits.iter().filter(|(at, _)| tip(*at).is_none());
+    let commits: Vec<Operation> = commits.map(|(_, op)| op.clone()).collect();
+    let mut made = Done::default();
+    if !commits.is_empty() {
+        let report = session.interrupt.shielded(|| place.git.apply_as(&name, commits));
+        made = Done::from(report.map_err(|error| unreachable(chain(&error)))?);
+    }
     note_left(session, board, place, &operations, &made);
     make_unchanged(board, place, &bases, &operations, &made)?;
-    let rounds = apart::land(session, place, board.plan.gate.is_some(), &operations, &made)?;
-    let reports = || rounds.iter().map(|round| &round.report).chain([&made]);
-    let pushes = reports().map(|report| u64::from(report.pushes())).sum();
+    for (at, op) in &operations.commits {
+        if let Some(commit) = tip(*at) {
+            made.note(&op.id, Outcome::Landed { commit, left_out: Vec::new() });
+        }
+    }
+    let rounds = apart::land(session, place, board.plan, &operations, &made)?;
+    let pushes = rounds.iter().map(|round| &round.done).chain([&made]).map(Done::pushes).sum();
     if pushes == 0 {
         // It may have been the gate that was stopped.
         session.interrupt.check()?;
     }
-    let (output, onto) = (&session.output, place.onto);
-    let ends = Ends { output, operations: &operations, onto, made, rounds };
+    let ends = Ends::new(board, &session.output, &operations, &made, rounds);
     let mut fault = None;
     for at in tasks {
         let standing = ends.standing(board, at);
@@ -114,7 +129,7 @@ pub(crate) fn land(
         pushes,
         fault,
         is_refused_for_good: ends.is_refused_for_good(),
-        held_back: (!place.may_push).then_some(STOPPED),
+        held_back,
     })
 }
 
@@ -148,19 +163,21 @@ fn note_left(
     board: &Board<'_>,
     place: &Place<'_>,
     operations: &Operations,
-    report: &Report,
+    made: &Done,
 ) {
-    let branches: Vec<(String, ObjectId)> = operations
-        .commits
-        .iter()
-        .filter_map(|(at, op)| match report.get(&op.id)? {
-            Outcome::Landed { commit, .. } => Some((board.plan.tasks[*at].branch(), *commit)),
+    let commits = |is_of_run: bool| -> Vec<(String, ObjectId)> {
+        let commit = |op: &Operation| match made.get(&op.id)? {
+            Outcome::Landed { commit, .. } => Some(*commit),
+            // It is no commit of the run, and nothing is left to be done where it has landed.
+            Outcome::NoChange { commit, .. } if !is_of_run => Some(*commit),
             _ => None,
-        })
-        .collect();
+        };
+        let branch = |at: usize| board.plan.tasks[at].branch();
+        operations.commits.iter().filter_map(|(at, op)| Some((branch(*at), commit(op)?))).collect()
+    };
     // In this order: what the repository calls left over must be known to be this landing's.
-    let noted = place.state.note_made(&branches).map_err(|error| error.to_string());
-    if let Err(why) = noted.and_then(|()| place.repository.note_left(&branches)) {
+    let noted = place.state.note_made(&commits(false)).map_err(|error| error.to_string());
+    if let Err(why) = noted.and_then(|()| place.repository.note_left(&commits(true))) {
         // The next run goes on from there.
         session.output.note(format!("note: {why}"));
     }
@@ -173,11 +190,11 @@ fn make_unchanged(
     place: &Place<'_>,
     bases: &BTreeMap<String, ObjectId>,
     operations: &Operations,
-    report: &Report,
+    made: &Done,
 ) -> Result<(), Stop> {
     for (at, op) in &operations.commits {
         let branch = board.plan.tasks[*at].branch();
-        if let Some(Outcome::NoChange { commit, .. }) = report.get(&op.id)
+        if let Some(Outcome::NoChange { commit, .. }) = made.get(&op.id)
             && bases.contains_key(&branch)
         {
             place.repository.set_branch(&branch, None, *commit).map_err(unreachable)?;

@@ -6,6 +6,7 @@ mod ask;
 mod begin;
 mod board;
 mod budget;
+mod end;
 mod ends;
 mod land;
 mod learn;
@@ -13,6 +14,7 @@ mod ops;
 mod page;
 mod prompts;
 mod report;
+mod round;
 mod state;
 
 pub(crate) use ask::{Asked, ask};

@@ -1,5 +1,7 @@
 //! The git operations of a run.
 
+use std::collections::HashSet;
+
 use git_batch::{Commit, Merge, Operation, OperationKind, Strategy};
 
 use super::board::{Board, Standing};
@@ -68,7 +70,8 @@ impl Operations {
 
     /// Returns the merges and pushes of tasks whose commits are there; that of the base is one of them.
     pub(super) fn landing(&self, tasks: &[usize]) -> Vec<Operation> {
-        let is_commit = |id: &String| self.commits.iter().any(|(_, op)| op.id == *id);
+        let tasks: HashSet<usize> = tasks.iter().copied().collect();
+        let commits: HashSet<&str> = self.commits.iter().map(|(_, op)| op.id.as_str()).collect();
         let merges = self.merges.iter().map(|(at, op)| (Some(at), op));
         let pushes = self.pushes.iter().map(|(at, op)| (at.as_ref(), op));
         merges
@@ -76,7 +79,7 @@ impl Operations {
             .filter(|(at, _)| at.is_none_or(|at| tasks.contains(at)))
             .map(|(_, op)| {
                 let mut op = op.clone();
-                op.after.retain(|id| !is_commit(id));
+                op.after.retain(|id| !commits.contains(id.as_str()));
                 op
             })
             .collect()
@@ -84,21 +87,35 @@ impl Operations {
 
     /// Returns the commit of a task.
     pub(super) fn commit(&self, at: usize) -> Option<&Operation> {
-        self.commits.iter().find(|(task, _)| *task == at).map(|(_, op)| op)
+        find(&self.commits, |task| *task, at)
     }
 
     /// Returns the merge of a task, where the base is pushed.
     pub(super) fn merge(&self, at: usize) -> Option<&Operation> {
-        self.merges.iter().find(|(task, _)| *task == at).map(|(_, op)| op)
+        find(&self.merges, |task| *task, at)
     }
 
     /// Returns the push of the branch of a task, where it is pushed.
     pub(super) fn push(&self, at: usize) -> Option<&Operation> {
-        self.pushes.iter().find(|(task, _)| *task == Some(at)).map(|(_, op)| op)
+        find(&self.pushes, |task| task.unwrap_or(usize::MAX), at)
     }
 
-    /// Returns the push of the base, where it is pushed.
-    pub(super) fn base(&self) -> Option<&Operation> {
-        self.pushes.iter().find(|(task, _)| task.is_none()).map(|(_, op)| op)
+    /// Returns the full name of the base at the remote, where it is pushed.
+    pub(super) fn base_name(&self) -> Option<String> {
+        match &self.base()?.kind {
+            OperationKind::Push(push) => Some(format!("refs/heads/{}", push.branch)),
+            _ => None,
+        }
     }
+
+    /// Returns the push of the base, where it is pushed: the last one.
+    pub(super) fn base(&self) -> Option<&Operation> {
+        self.pushes.last().filter(|(task, _)| task.is_none()).map(|(_, op)| op)
+    }
+}
+
+/// Finds the operation of a task; they are in the order of the tasks.
+fn find<T>(all: &[(T, Operation)], task: impl Fn(&T) -> usize, at: usize) -> Option<&Operation> {
+    let place = all.binary_search_by_key(&at, |(key, _)| task(key)).ok()?;
+    Some(&all[place].1)
 }

@@ -8,6 +8,8 @@
 //! landing        what the landing is called, and where it is; written when its branches are where
 //!                they begin
 //! made           the commits that the landing has made, with their branches
+//! search         what is left to be tried of a search for what the remote does not take
+//! end            what became of the tasks, and when: written before lessons are recorded of it
 //! llm/           what is known of the provider's batches
 //! over           run.json, once the run is over and the rest is being removed
 //! ```
@@ -15,7 +17,7 @@
 //! A run that is over removes all of it, so that the next run of the plan begins anew. What is left
 //! where that was cut off is known by `over` and belongs to nobody.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
@@ -26,6 +28,7 @@ use git_batch::ObjectId;
 use llm_batch::Request;
 use serde::{Deserialize, Serialize};
 
+use super::end::End;
 use crate::exit::Stop;
 use crate::input::Input;
 use crate::lock::{self, FolderLock};
@@ -82,10 +85,19 @@ const HEADER: &str = "run.json";
 const OVER: &str = "over";
 const LANDING: &str = "landing";
 const MADE: &str = "made";
+const SEARCH: &str = "search";
+const END: &str = "end";
 const LLM: &str = "llm";
 const RESULTS: &str = "results.jsonl";
 
 impl RunState {
+    /// Says whether the folder holds what an unfinished run was asked, as far as can be told without it being
+    /// opened.
+    pub(crate) fn is_begun(folder: &Path) -> bool {
+        let has = |name| folder.join(name).exists();
+        has(HEADER) && !has(OVER) && has(&wave_file(0))
+    }
+
     /// Opens the folder of an unfinished run, or begins a new one.
     ///
     /// # Errors
@@ -190,11 +202,16 @@ impl RunState {
         }
     }
 
-    /// Notes that the landing has begun at `place`, under a name that no other one has; durable.
-    pub(crate) fn begin_landing(&self, place: &str) -> io::Result<String> {
+    /// Notes that the landing has begun at `place`, under a name that no other one has, with what an earlier
+    /// one has made of it; durable.
+    pub(crate) fn begin_landing(
+        &self,
+        place: &str,
+        made: &BTreeMap<String, ObjectId>,
+    ) -> io::Result<String> {
         let number = |salt: u32| RandomState::new().hash_one((salt, std::process::id()));
         let name = format!("run/{:016x}{:016x}", number(0), number(1));
-        self.write(MADE, b"")?;
+        self.write_made(made)?;
         self.note_landing(&name, place)?;
         Ok(name)
     }
@@ -204,12 +221,11 @@ impl RunState {
         self.write(LANDING, format!("{name}\n{place}").as_bytes())
     }
 
-    /// Returns the commits that the landing has made, by their branches; `None` where it was begun by a
-    /// version that did not note them.
-    pub(crate) fn made(&self) -> io::Result<Option<BTreeMap<String, ObjectId>>> {
+    /// Returns the commits that the landing has made, by their branches.
+    pub(crate) fn made(&self) -> io::Result<BTreeMap<String, ObjectId>> {
         let text = match fs::read_to_string(self.folder.join(MADE)) {
             Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
             Err(error) => return Err(error),
         };
         let read = |line: &str| {
@@ -217,17 +233,47 @@ impl RunState {
             Some((branch.to_owned(), ObjectId::from_hex(id.as_bytes()).ok()?))
         };
         let made: Option<BTreeMap<_, _>> = text.lines().map(read).collect();
-        made.map(Some).ok_or_else(|| io::Error::other(format!("{MADE} is damaged")))
+        made.ok_or_else(|| io::Error::other(format!("{MADE} is damaged")))
     }
 
     /// Notes commits that the landing has made; durable.
     pub(crate) fn note_made(&self, made: &[(String, ObjectId)]) -> io::Result<()> {
-        let known = self.made()?.unwrap_or_default();
+        let known = self.made()?;
         let all: BTreeMap<String, ObjectId> =
             known.into_iter().chain(made.iter().cloned()).collect();
+        self.write_made(&all)
+    }
+
+    fn write_made(&self, made: &BTreeMap<String, ObjectId>) -> io::Result<()> {
         let lines: Vec<String> =
-            all.iter().map(|(branch, id)| format!("{id} {branch}\n")).collect();
+            made.iter().map(|(branch, id)| format!("{id} {branch}\n")).collect();
         self.write(MADE, lines.concat().as_bytes())
+    }
+
+    /// Returns what a search for what the remote does not take has left to be tried, as indexes of tasks;
+    /// nothing where there is none, or it cannot be read: it is begun anew then.
+    pub(crate) fn search(&self) -> Vec<Vec<usize>> {
+        let text = fs::read(self.folder.join(SEARCH)).unwrap_or_default();
+        serde_json::from_slice(&text).unwrap_or_default()
+    }
+
+    /// Notes what such a search has left.
+    pub(crate) fn note_search(&self, left: &VecDeque<Vec<usize>>) -> io::Result<()> {
+        self.write(SEARCH, &serde_json::to_vec(left).expect("numbers can be written"))
+    }
+
+    /// Returns what became of the tasks of a run that was cut off at its end.
+    pub(crate) fn end(&self) -> io::Result<Option<End>> {
+        match fs::read(self.folder.join(END)) {
+            Ok(text) => serde_json::from_slice(&text).map(Some).map_err(io::Error::other),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Notes what became of the tasks; durable.
+    pub(crate) fn note_end(&self, end: &End) -> io::Result<()> {
+        self.write(END, &serde_json::to_vec(end).expect("the end of a run has string keys"))
     }
 
     pub(crate) fn llm(&self) -> PathBuf {
@@ -342,7 +388,7 @@ fn is_ours(name: &str) -> bool {
     let name = name.strip_suffix(".new").unwrap_or(name);
     let number = name.strip_prefix("wave-").and_then(|rest| rest.strip_suffix(".jsonl"));
     let is_wave = number.is_some_and(|number| number.parse::<usize>().is_ok());
-    is_wave || [lock::FILE, HEADER, OVER, RESULTS, LANDING, MADE, LLM].contains(&name)
+    is_wave || [lock::FILE, HEADER, OVER, RESULTS, LANDING, MADE, SEARCH, END, LLM].contains(&name)
 }
 
 fn wave_file(wave: usize) -> String {

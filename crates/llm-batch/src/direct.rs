@@ -27,6 +27,10 @@ use asks::Wait;
 const TRIES: u32 = 10;
 const LOST: u32 = 3;
 
+/// Why the next run finds out no more.
+const LOST_FOR_GOOD: &str = "what is asked one by one cannot be looked for, and is asked once more only \
+                             where `sync_retry` allows to pay twice";
+
 /// A request that is to be asked, perhaps once more.
 #[derive(Clone, Debug)]
 pub(crate) struct Ask {
@@ -245,7 +249,7 @@ impl<'s, T: Tell> Session<'s, T> {
         if self.engine.settings.on_ambiguous == OnAmbiguous::Fail {
             return self.hand_over(index, Err(RequestError::Unknown { reason }));
         }
-        self.mark_ambiguous(index, &reason);
+        self.mark_ambiguous(index, &format!("{reason}; {LOST_FOR_GOOD}"));
         Ok(())
     }
 

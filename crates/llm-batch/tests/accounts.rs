@@ -7,9 +7,10 @@ mod common;
 use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-use common::{KEY, Outcome, Place, SHAPES, Shape, ask, assert_answered, changed, run, settings};
+use common::{
+    KEY, Outcome, Place, SHAPES, Shape, ask, assert_answered, changed, run, run_until, settings,
+};
 use llm_batch::{Builder, Error, OnAmbiguous, PendingReason, Run, Stop};
 use llm_simulator::{Call, Endpoint, Reply, Simulator};
 use serde_json::{Value, json};
@@ -89,7 +90,7 @@ fn each(is_taken: bool, check: impl Fn(Client)) {
     for shape in SHAPES {
         let stop = Stop::new();
         let (simulator, is_blind) = forgetful(is_taken, stop.clone());
-        let client = Client { shape, simulator, place: Place::new() };
+        let client = Client { shape, simulator, place: Place::quick() };
         let llm = client.settings(KEY).stop(stop).build().unwrap();
         let (_, ended) = run(&llm, ["a", "b"].map(ask));
         assert!(matches!(ended, Err(Error::Ambiguous { .. })), "{ended:?}");
@@ -146,11 +147,10 @@ fn a_batch_that_another_key_cannot_read_is_said_to_be_of_another_key() {
             })
             .start()
             .unwrap();
-        let client = Client { shape, simulator, place: Place::new() };
-        let hasty = client.settings(KEY).timeout(Duration::from_secs(2)).build().unwrap();
-        let (_, ended) = run(&hasty, ["a", "b"].map(ask));
+        let client = Client { shape, simulator, place: Place::quick() };
+        let is_there = || client.simulator.count(Endpoint::Poll) > 0;
+        let (_, ended) = run_until(is_there, client.settings(KEY), ["a", "b"].map(ask));
         assert!(matches!(ended, Err(Error::Pending { .. })), "{ended:?}");
-        drop(hasty);
         let (_, ended) = client.ask(OTHER, OnAmbiguous::Hold);
         let Err(Error::Pending { reason: PendingReason::Refused { message, .. }, .. }) = ended
         else {
@@ -219,7 +219,7 @@ fn a_batch_of_an_unknown_key_that_is_refused_is_not_said_to_be_of_another_key() 
             })
             .start()
             .unwrap();
-        let client = Client { shape, simulator, place: Place::new() };
+        let client = Client { shape, simulator, place: Place::quick() };
         let (_, ended) = client.ask(KEY, OnAmbiguous::Hold);
         assert!(matches!(ended, Err(Error::Pending { .. })), "{ended:?}");
         forget(&client.place, &["account"]);
@@ -243,7 +243,7 @@ fn a_file_that_may_not_be_read_is_not_said_to_be_deleted() {
         })
         .start()
         .unwrap();
-    let client = Client { shape: common::open_ai, simulator, place: Place::new() };
+    let client = Client { shape: common::open_ai, simulator, place: Place::quick() };
     let error = client.ask(KEY, OnAmbiguous::Hold).1.unwrap_err().to_string();
     assert!(error.contains("lacks api.files.read") && !error.contains("deleted"), "{error}");
     is_blind.store(false, Ordering::SeqCst);

@@ -42,7 +42,7 @@ fn at(simulator: &Simulator, place: &Place) -> Builder {
 #[test]
 fn only_what_failed_in_passing_or_expired_is_sent_again_and_each_is_paid_for_once() {
     for first in [Said::Expired, error("overloaded_error"), error("api_error")] {
-        let (simulator, place) = (failing(1, first), Place::new());
+        let (simulator, place) = (failing(1, first), Place::quick());
         let (outcomes, ended) = run(&at(&simulator, &place).build().unwrap(), ["a", "b"].map(ask));
         assert_answered(&outcomes, &["a", "b"]);
         let counts = ended.unwrap().accounting;
@@ -55,7 +55,7 @@ fn only_what_failed_in_passing_or_expired_is_sent_again_and_each_is_paid_for_onc
 
 #[test]
 fn what_failed_in_passing_at_openai_is_sent_again() {
-    let (simulator, place) = (failing(1, error("server_error")), Place::new());
+    let (simulator, place) = (failing(1, error("server_error")), Place::quick());
     let llm =
         settings(common::open_ai(simulator.url(), common::KEY), &place.state()).build().unwrap();
     let (outcomes, ended) = run(&llm, ["a", "b"].map(ask));
@@ -66,7 +66,7 @@ fn what_failed_in_passing_at_openai_is_sent_again() {
 
 #[test]
 fn what_failed_for_good_is_not_sent_again() {
-    let (simulator, place) = (failing(1, error("invalid_request_error")), Place::new());
+    let (simulator, place) = (failing(1, error("invalid_request_error")), Place::quick());
     let (outcomes, ended) = run(&at(&simulator, &place).build().unwrap(), ["a", "b"].map(ask));
     assert_eq!(outcomes[1].1.as_ref().unwrap_err().kind(), "invalid_request_error");
     assert_eq!(ended.unwrap().accounting.submissions, 1);
@@ -75,7 +75,7 @@ fn what_failed_for_good_is_not_sent_again() {
 #[test]
 fn it_is_sent_three_times_at_most_or_as_often_as_is_set_and_then_told() {
     for (attempts, sent) in [(None, 3), (Some(1), 1), (Some(0), 1), (Some(5), 5)] {
-        let (simulator, place) = (failing(99, Said::Expired), Place::new());
+        let (simulator, place) = (failing(99, Said::Expired), Place::quick());
         let settings = at(&simulator, &place);
         let settings = match attempts {
             Some(attempts) => settings.attempts(attempts),
@@ -92,7 +92,7 @@ fn it_is_sent_three_times_at_most_or_as_often_as_is_set_and_then_told() {
 /// The count is in the state, not in the process.
 #[test]
 fn attempts_of_earlier_runs_count() {
-    let (simulator, place) = (failing(99, Said::Expired), Place::new());
+    let (simulator, place) = (failing(99, Said::Expired), Place::quick());
     let stop = llm_batch::Stop::new();
     let llm = at(&simulator, &place).stop(stop.clone()).build().unwrap();
     let ended = llm.run(["a", "b"].map(ask), |id, _| {
@@ -146,7 +146,7 @@ fn a_missing_result_is_asked_for_again_only_where_it_is_unpaid_or_that_is_allowe
         (false, OnAmbiguous::Hold, 1, 0),
         (false, OnAmbiguous::Resubmit, 2, 1),
     ] {
-        let (simulator, place) = (sim(is_counted), Place::new());
+        let (simulator, place) = (sim(is_counted), Place::quick());
         let open = || at(&simulator, &place).on_ambiguous(policy).build().unwrap();
         let (outcomes, ended) = run(&open(), ["a", "b"].map(ask));
         let counts = ended.unwrap().accounting;
@@ -183,7 +183,7 @@ fn the_limit_to_the_cost_holds_for_what_may_be_paid_twice() {
             })
             .start()
             .unwrap();
-        let place = Place::new();
+        let place = Place::quick();
         let llm = at(&simulator, &place)
             .prices(prices())
             .max_cost(max)
@@ -203,7 +203,7 @@ fn a_request_over_its_own_budget_fails_alone() {
     let prices = Prices::parse(
         r#"{"as_of": "2026-01-01", "models": {"model-a": {"input": 0, "output": 1000000}}}"#,
     );
-    let (simulator, place) = (Simulator::start().unwrap(), Place::new());
+    let (simulator, place) = (Simulator::start().unwrap(), Place::quick());
     let llm = at(&simulator, &place).prices(prices.unwrap()).build().unwrap();
     let of = |id: &str, dollars| ask(id).with_max_tokens(10).with_budget(dollars);
     let unknown = llm_batch::Request::prompt("c", "no-price", "c").with_budget(1.0);

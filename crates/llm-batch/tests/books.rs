@@ -8,10 +8,11 @@ use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
 
 use common::priced::{ask, expiring, go, losing, open, retrying};
-use common::{KEY, Place, changed};
+use common::steps::Steps;
+use common::{KEY, Place, changed, run_until};
 use llm_batch::{
-    Body, Error, LaneChoice, Message, OnAmbiguous, PendingReason, Prices, Request, RequestError,
-    Role,
+    Body, Error, LaneChoice, Message, OnAmbiguous, Overview, PendingReason, Prices, Request,
+    RequestError, Role, Stage, Submission,
 };
 use llm_simulator::{Call, Endpoint, Reply, Simulator};
 use serde_json::{Value, json};
@@ -31,12 +32,14 @@ fn busy_once() -> Simulator {
 #[test]
 fn a_newer_request_of_an_id_is_not_taken_for_told_because_the_older_one_was() {
     let simulator = Simulator::builder().running(1).start().unwrap();
-    let place = Place::new();
+    let place = Place::quick();
     let settings = || open(&simulator, &place).fresh(true);
     go(settings(), [ask("a")]).1.unwrap();
     let newer = || Request::prompt("a", "model-a", "question newer");
-    let hasty = settings().poll_interval(Duration::from_secs(9)).timeout(Duration::from_secs(2));
-    let pending = go(hasty, [newer()]).1;
+    let is_there = |submission: &Submission| submission.stage == Stage::Submitted;
+    let is_sent = || Overview::read(place.state()).unwrap().submissions.iter().any(is_there);
+    let rarely = settings().poll_interval(Duration::from_hours(1));
+    let pending = run_until(is_sent, rarely, [newer()]).1;
     assert!(matches!(pending, Err(Error::Pending { .. })), "{pending:?}");
     assert_eq!(simulator.count(Endpoint::Create), 2);
     let (outcomes, ended) = go(settings(), [newer()]);
@@ -52,7 +55,7 @@ fn a_newer_request_of_an_id_is_not_taken_for_told_because_the_older_one_was() {
 /// Each process began with what the limit left for the first repetition.
 #[test]
 fn a_limit_to_the_cost_is_not_filled_up_by_starting_again() {
-    let (simulator, place) = (losing(Endpoint::Ask), Place::new());
+    let (simulator, place) = (losing(Endpoint::Ask), Place::quick());
     for _ in 0..4 {
         let ended = go(retrying(&simulator, &place).max_cost(35.0), [ask("a")]).1;
         assert!(matches!(ended, Err(Error::Ambiguous { .. })), "{ended:?}");
@@ -73,7 +76,7 @@ fn an_answer_that_does_not_tell_its_tokens_counts_as_what_it_may_have_cost() {
         })
         .start()
         .unwrap();
-    let place = Place::new();
+    let place = Place::quick();
     let limited = || open(&simulator, &place).lane(LaneChoice::Sync).max_cost(15.0);
     let counts = go(limited(), [ask("a")]).1.unwrap().accounting;
     assert_eq!((counts.succeeded, counts.output_tokens, counts.cost), (1, 0, None));
@@ -88,7 +91,7 @@ fn an_answer_that_does_not_tell_its_tokens_counts_as_what_it_may_have_cost() {
 /// What was told to be of unknown fate counted as free, too.
 #[test]
 fn what_was_given_up_and_may_be_paid_for_counts_as_what_it_may_have_cost() {
-    let (simulator, place) = (losing(Endpoint::Ask), Place::new());
+    let (simulator, place) = (losing(Endpoint::Ask), Place::quick());
     let limited = || {
         let settings = open(&simulator, &place).lane(LaneChoice::Sync).max_cost(15.0);
         settings.on_ambiguous(OnAmbiguous::Fail)
@@ -103,9 +106,10 @@ fn what_was_given_up_and_may_be_paid_for_counts_as_what_it_may_have_cost() {
 #[test]
 fn a_limit_holds_for_what_was_told_and_is_asked_for_again() {
     let simulator = busy_once();
-    let place = Place::new();
-    let hasty = open(&simulator, &place).timeout(Duration::from_secs(2));
-    assert!(matches!(go(hasty, [ask("a")]).1, Err(Error::Pending { .. })));
+    let place = Place::quick();
+    let is_refused = || simulator.count(Endpoint::Create) > 0;
+    let ended = run_until(is_refused, open(&simulator, &place), [ask("a")]).1;
+    assert!(matches!(ended, Err(Error::Pending { .. })), "{ended:?}");
     let (outcomes, _) = go(open(&simulator, &place), [ask("a").with_budget(1.0)]);
     assert_eq!(outcomes[0].1.as_ref().unwrap_err().kind(), "over_budget");
     // The caller has lost what he was told.
@@ -119,9 +123,9 @@ fn a_limit_holds_for_what_was_told_and_is_asked_for_again() {
 /// A limit that was lowered while a batch was at the provider did not hold for what came back unrun.
 #[test]
 fn a_lower_limit_holds_for_what_comes_back_and_would_be_sent_again() {
-    let (simulator, place) = (expiring(), Place::new());
+    let (simulator, place) = (expiring(), Place::quick());
     let with = |dollars| open(&simulator, &place).max_cost(dollars);
-    let ended = go(with(9.0).timeout(Duration::from_secs(2)), [ask("a")]).1;
+    let ended = run_until(|| simulator.count(Endpoint::Poll) > 0, with(9.0), [ask("a")]).1;
     assert!(matches!(ended, Err(Error::Pending { .. })), "{ended:?}");
     simulator.end_batches();
     let ended = go(with(1.0), [ask("a")]).1;
@@ -144,9 +148,10 @@ fn a_lower_limit_keeps_no_batch_from_being_brought_home() {
         })
         .start()
         .unwrap();
-    let place = Place::new();
+    let place = Place::quick();
     let with = |dollars| open(&simulator, &place).max_items(1).max_cost(dollars);
-    let ended = go(with(11.0).timeout(Duration::from_secs(2)), ["a", "b"].map(ask)).1;
+    let are_sent = || simulator.count(Endpoint::Create) == 2;
+    let ended = run_until(are_sent, with(11.0), ["a", "b"].map(ask)).1;
     assert!(matches!(ended, Err(Error::Pending { .. })), "{ended:?}");
     simulator.end_batches();
     let (outcomes, ended) = go(with(6.0), ["a", "b"].map(ask));
@@ -167,7 +172,7 @@ fn writing_into_a_cache_is_in_the_estimate() {
         "cache_write": 1250, "cache_write_1h": 2000}}}"#;
     let simulator = Simulator::start().unwrap();
     let refused = |request: &[Request], mark: bool, dollars: f64| {
-        let place = Place::new();
+        let place = Place::quick();
         let settings = open(&simulator, &place).prices(Prices::parse(prices).unwrap());
         let ended = go(settings.max_cost(dollars).cache_prefixes(mark), request.to_vec()).1;
         match ended {
@@ -221,7 +226,7 @@ fn a_request_that_is_too_late_says_so_where_an_earlier_create_may_be_paid_for() 
             })
             .start()
             .unwrap();
-        let place = Place::new();
+        let place = Place::quick();
         let deadline = SystemTime::now() + Duration::from_secs(3);
         let settings = open(&simulator, &place).on_ambiguous(OnAmbiguous::Resubmit);
         let settings = settings.headroom(Duration::from_secs(1));
@@ -236,18 +241,26 @@ fn a_request_that_is_too_late_says_so_where_an_earlier_create_may_be_paid_for() 
 /// Each of them has a record of its own, and was sent in a create of its own.
 #[test]
 fn requests_that_were_asked_alone_in_vain_go_into_one_batch() {
+    let steps = Steps::default();
     let simulator = Simulator::builder()
-        .before(|call| {
-            let busy =
-                || Reply::error(429, "rate_limit_error", "slow").with_header("retry-after", "60");
-            (call.endpoint == Endpoint::Ask).then(busy)
+        .before(move |call| {
+            if call.endpoint != Endpoint::Ask {
+                return None;
+            }
+            // The first is not refused before there is another one.
+            match call.nth {
+                0 => steps.wait_for("second"),
+                _ => steps.reach("second"),
+            }
+            let busy = Reply::error(429, "rate_limit_error", "slow");
+            Some(busy.with_header("retry-after", "60"))
         })
         .start()
         .unwrap();
-    let place = Place::new();
+    let place = Place::quick();
     let ids = ["a", "b", "c", "d", "e"];
-    let alone = open(&simulator, &place).lane(LaneChoice::Sync).timeout(Duration::from_secs(2));
-    let ended = go(alone, ids.map(ask)).1;
+    let alone = open(&simulator, &place).lane(LaneChoice::Sync);
+    let ended = run_until(|| simulator.count(Endpoint::Ask) > 1, alone, ids.map(ask)).1;
     assert!(matches!(ended, Err(Error::Pending { .. })), "{ended:?}");
     let asks = simulator.count(Endpoint::Ask) as u64;
     assert!(asks > 1);
@@ -271,7 +284,7 @@ fn an_ask_that_the_time_out_cuts_is_of_unknown_fate_and_is_not_asked_again_unask
         })
         .start()
         .unwrap();
-    let place = Place::new();
+    let place = Place::quick();
     let short = || open(&simulator, &place).lane(LaneChoice::Sync);
     let ended = go(short().timeout(Duration::from_secs(2)), [ask("a")]).1;
     assert!(matches!(ended, Err(Error::Ambiguous { requests: 1, .. })), "{ended:?}");
@@ -300,7 +313,7 @@ fn a_provider_that_stays_busy_is_asked_less_and_less_often() {
             })
             .start()
             .unwrap();
-        let place = Place::new();
+        let place = Place::quick();
         let settings = open(&simulator, &place).lane(lane).timeout(Duration::from_secs(1));
         let ended = go(settings, [ask("a")]).1;
         assert!(matches!(ended, Err(Error::Pending { .. })), "{ended:?}");
@@ -314,7 +327,7 @@ fn a_provider_that_stays_busy_is_asked_less_and_less_often() {
 #[test]
 fn the_books_hold_a_digest_of_the_key_that_nothing_can_be_told_from() {
     let simulator = Simulator::start().unwrap();
-    let place = Place::new();
+    let place = Place::quick();
     let intent = |number: u32| -> Value {
         let intent = place.state().join(format!("00000{number}.intent.json"));
         serde_json::from_slice(&std::fs::read(intent).unwrap()).unwrap()

@@ -7,7 +7,7 @@ mod common;
 use std::time::Duration;
 
 use common::priced::{PRICES, ask, expired, expiring, go, losing, open, retrying};
-use common::{KEY, Place, SHAPES, changed, losing_the_first, settings};
+use common::{KEY, Place, SHAPES, changed, losing_the_first, run_until, settings};
 use llm_batch::{Error, LaneChoice, OnAmbiguous, Prices, Stop};
 use llm_simulator::{Endpoint, Reply, Simulator};
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 /// One that is asked alone costs twice as much as in a batch.
 #[test]
 fn a_request_over_its_own_budget_is_not_asked_alone_either() {
-    let (simulator, place) = (Simulator::start().unwrap(), Place::new());
+    let (simulator, place) = (Simulator::start().unwrap(), Place::quick());
     let settings = open(&simulator, &place).lane(LaneChoice::Sync);
     let (outcomes, _) = go(settings, [ask("a").with_budget(10.0), ask("b").with_budget(9.9)]);
     let outcome = |id| &outcomes.iter().find(|(of, _)| of == id).unwrap().1;
@@ -34,10 +34,10 @@ fn a_lower_budget_of_a_request_holds_for_what_was_asked_alone_in_vain() {
         })
         .start()
         .unwrap();
-    let place = Place::new();
+    let place = Place::quick();
     let open = || open(&simulator, &place).lane(LaneChoice::Sync);
-    let hasty = open().timeout(Duration::from_secs(2));
-    let ended = go(hasty, [ask("a").with_budget(10.0)]).1;
+    let is_refused = || simulator.count(Endpoint::Ask) > 0;
+    let ended = run_until(is_refused, open(), [ask("a").with_budget(10.0)]).1;
     assert!(matches!(ended, Err(Error::Pending { .. })), "{ended:?}");
     let (outcomes, _) = go(open(), [ask("a").with_budget(9.0)]);
     assert_eq!(outcomes[0].1.as_ref().unwrap_err().kind(), "over_budget");
@@ -56,10 +56,10 @@ fn a_request_over_its_lowered_budget_is_kept_where_an_earlier_create_may_be_paid
         })
         .start()
         .unwrap();
-    let place = Place::new();
+    let place = Place::quick();
     let resubmit = || open(&simulator, &place).on_ambiguous(OnAmbiguous::Resubmit);
-    let hasty = resubmit().timeout(Duration::from_secs(2));
-    let ended = go(hasty, [ask("a").with_budget(11.0)]).1;
+    let is_there = || simulator.count(Endpoint::Poll) > 0;
+    let ended = run_until(is_there, resubmit(), [ask("a").with_budget(11.0)]).1;
     assert!(matches!(ended, Err(Error::Pending { .. })), "{ended:?}");
     simulator.end_batches();
     let (outcomes, ended) = go(resubmit(), [ask("a").with_budget(6.0)]);
@@ -71,9 +71,10 @@ fn a_request_over_its_lowered_budget_is_kept_where_an_earlier_create_may_be_paid
 /// Nor did a lowered budget of its own.
 #[test]
 fn a_lower_budget_of_a_request_holds_for_what_comes_back_and_would_be_sent_again() {
-    let (simulator, place) = (expiring(), Place::new());
-    let hasty = open(&simulator, &place).timeout(Duration::from_secs(2));
-    assert!(go(hasty, [ask("a").with_budget(9.0)]).1.is_err());
+    let (simulator, place) = (expiring(), Place::quick());
+    let is_there = || simulator.count(Endpoint::Poll) > 0;
+    let first = open(&simulator, &place);
+    assert!(run_until(is_there, first, [ask("a").with_budget(9.0)]).1.is_err());
     simulator.end_batches();
     let (outcomes, _) = go(open(&simulator, &place), [ask("a").with_budget(1.0)]);
     assert_eq!(outcomes[0].1.as_ref().unwrap_err().kind(), "over_budget");
@@ -86,7 +87,7 @@ fn a_lower_budget_of_a_request_holds_for_a_lost_create_that_is_absent() {
     for shape in SHAPES {
         let stop = Stop::new();
         let simulator = losing_the_first(false, &stop);
-        let place = Place::new();
+        let place = Place::quick();
         let open = || {
             let settings = settings(shape(simulator.url(), KEY), &place.state());
             settings.prices(Prices::parse(PRICES).unwrap())
@@ -129,7 +130,7 @@ fn a_lower_budget_of_a_request_holds_for_the_rest_of_a_rejected_batch() {
             })
             .start()
             .unwrap();
-        let place = Place::new();
+        let place = Place::quick();
         let open = || {
             let settings = settings(common::open_ai(simulator.url(), KEY), &place.state());
             settings.prices(Prices::parse(PRICES).unwrap())
@@ -149,7 +150,7 @@ fn a_lower_budget_of_a_request_holds_for_the_rest_of_a_rejected_batch() {
 /// It was asked once, before the first time.
 #[test]
 fn a_budget_of_a_request_holds_for_all_that_may_be_paid_for_it() {
-    let (simulator, place) = (losing(Endpoint::Ask), Place::new());
+    let (simulator, place) = (losing(Endpoint::Ask), Place::quick());
     let asked = |dollars: f64| {
         let ended = go(retrying(&simulator, &place), [ask("a").with_budget(dollars)]).1;
         assert!(matches!(ended, Err(Error::Ambiguous { .. })), "{ended:?}");
@@ -171,7 +172,7 @@ fn a_lost_create_is_not_sent_again_over_the_budget_of_one_of_its_requests() {
         })
         .start()
         .unwrap();
-    let place = Place::new();
+    let place = Place::quick();
     let settings = || {
         let settings = open(&simulator, &place).on_ambiguous(OnAmbiguous::Resubmit);
         settings.list_lag(Duration::from_mins(5)).timeout(Duration::from_secs(2))

@@ -25,7 +25,7 @@ fn systems(sim: &Sim) -> Vec<Value> {
 
 #[test]
 fn a_system_text_that_requests_of_a_create_share_is_marked_once_in_each_and_its_reads_are_told() {
-    let (sim, place) = (Sim::start(Faults::default()), Place::new());
+    let (sim, place) = (Sim::start(Faults::default()), Place::quick());
     let long = "Be \"exact\".\n".repeat(500);
     let other = long.replace("exact", "brief");
     let open = |marks| builder(sim.url(), &place.state()).cache_prefixes(marks).build().unwrap();
@@ -58,7 +58,7 @@ fn a_system_text_that_requests_of_a_create_share_is_marked_once_in_each_and_its_
 /// The length of what goes out is known before, marks included: the server reads it whole.
 #[test]
 fn marks_are_counted_where_creates_are_cut_at_the_limit() {
-    let (sim, place) = (Sim::start(Faults::default()), Place::new());
+    let (sim, place) = (Sim::start(Faults::default()), Place::quick());
     let long = "x".repeat(100_000);
     let provider = llm_batch::providers::Anthropic::builder(common::KEY)
         .base_url(sim.url())

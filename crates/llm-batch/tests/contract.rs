@@ -51,7 +51,7 @@ const IDS: [&str; 5] = ["a", "b", "c/ d", "日本", "e"];
 fn every_answer_reaches_its_own_requester_and_no_id_of_the_caller_goes_out() {
     each(|_, open| {
         let simulator = Simulator::builder().key(KEY).running(3).start().unwrap();
-        let place = Place::new();
+        let place = Place::quick();
         let (outcomes, ended) = run(builder(open, &simulator, &place), &IDS);
         assert_answered(&outcomes, &IDS);
         let counts = ended.unwrap().accounting;
@@ -76,7 +76,7 @@ fn what_goes_out_is_as_long_as_the_limits_count_it() {
         let simulator = Simulator::start().unwrap();
         let limits = open(simulator.url()).limits();
         for count in [1, 2, 5] {
-            let place = Place::new();
+            let place = Place::quick();
             run(builder(open, &simulator, &place), &IDS[..count]).1.unwrap();
             let seen = simulator.server().seen();
             let paths = ["/v1/messages/batches", "/v1/files"];
@@ -112,7 +112,7 @@ fn a_lost_create_is_found_or_sent_once_more_and_paid_once() {
             for size in [1, 5, 5, 2] {
                 simulator.plant_foreign(size);
             }
-            let place = Place::new();
+            let place = Place::quick();
             let (outcomes, ended) = run(builder(open, &simulator, &place), &IDS);
             assert_answered(&outcomes, &IDS);
             let counts = ended.unwrap().accounting;
@@ -134,7 +134,7 @@ fn refusals_are_definite_and_busy_ones_are_waited_for() {
                 })
                 .start()
                 .unwrap();
-            let (outcomes, ended) = run(builder(open, &simulator, &Place::new()), &["a"]);
+            let (outcomes, ended) = run(builder(open, &simulator, &Place::quick()), &["a"]);
             assert_eq!(ended.unwrap().accounting.failed, 1);
             assert_eq!(outcomes[0].1.as_ref().unwrap_err().kind(), "some_kind");
             assert_eq!(simulator.count(Endpoint::Create), 1);
@@ -146,7 +146,7 @@ fn refusals_are_definite_and_busy_ones_are_waited_for() {
             })
             .start()
             .unwrap();
-        let (outcomes, _) = run(builder(open, &simulator, &Place::new()), &["a"]);
+        let (outcomes, _) = run(builder(open, &simulator, &Place::quick()), &["a"]);
         assert_answered(&outcomes, &["a"]);
         assert_eq!((simulator.count(Endpoint::Create), simulator.paid().len()), (4, 1));
     });
@@ -164,7 +164,7 @@ fn every_end_of_a_request_is_told_as_what_it_is() {
             })
             .start()
             .unwrap();
-        let (outcomes, ended) = run(builder(open, &simulator, &Place::new()), &IDS);
+        let (outcomes, ended) = run(builder(open, &simulator, &Place::quick()), &IDS);
         let counts = ended.unwrap().accounting;
         assert_eq!((counts.succeeded, counts.failed), (2, 3));
         let by_id: BTreeMap<String, _> = outcomes.into_iter().collect();
@@ -200,7 +200,7 @@ fn a_batch_that_is_cancelled_is_collected_to_its_end() {
             })
             .start()
             .unwrap();
-        let place = Place::new();
+        let place = Place::quick();
         let stopped = builder(open, &simulator, &place).stop(stop);
         assert!(matches!(run(stopped, &IDS).1, Err(Error::Pending { .. })));
         let batch_id = &simulator.batches()[0].id;
@@ -231,7 +231,7 @@ fn the_lane_sync_asks_one_by_one_and_waits_together_while_the_provider_is_busy()
             })
             .start()
             .unwrap();
-        let place = Place::new();
+        let place = Place::quick();
         let lane = || builder(open, &simulator, &place).lane(LaneChoice::Sync).max_concurrent(2);
         let (outcomes, ended) = run(lane(), &IDS);
         assert_answered(&outcomes, &IDS);
@@ -257,7 +257,7 @@ fn a_lost_answer_of_the_lane_sync_is_ambiguous_and_asked_again_only_where_that_i
             })
             .start()
             .unwrap();
-        let place = Place::new();
+        let place = Place::quick();
         let lane = || builder(open, &simulator, &place).lane(LaneChoice::Sync).max_concurrent(1);
         let (outcomes, ended) = run(lane(), &["a", "b"]);
         assert_answered(&outcomes, &["b"]);

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use common::{
     Endpoint, Faults, KEY, Outcome, Place, Reply, SHAPES, Shape, Sim, Simulator, ask,
-    assert_answered, builder, losing_the_first, open, open_ai, run, settings,
+    assert_answered, builder, losing_the_first, open, open_ai, run, run_until, settings,
 };
 use llm_batch::{Error, OnAmbiguous, Run, Stop};
 use llm_simulator::Call;
@@ -44,8 +44,9 @@ fn restore(backup: &Path, folder: &Path) {
 fn a_folder_that_was_moved_elsewhere_goes_on_there() {
     let sim = Sim::start(Faults { running: usize::MAX, ..Faults::default() });
     let place = Place::new();
-    let hasty = builder(sim.url(), &place.state()).timeout(Duration::from_secs(2));
-    assert!(run(&hasty.build().unwrap(), ["a", "b"].map(ask)).1.is_err());
+    let is_there = || sim.simulator.count(Endpoint::Poll) > 0;
+    let first = builder(sim.url(), &place.state());
+    assert!(run_until(is_there, first, ["a", "b"].map(ask)).1.is_err());
     let other = copied(&place.state());
     drop(place);
     sim.simulator.end_batches();
@@ -59,8 +60,9 @@ fn a_folder_that_was_moved_elsewhere_goes_on_there() {
 fn two_copies_of_a_folder_pay_once_for_a_batch_that_was_known_when_it_was_copied() {
     let sim = Sim::start(Faults { running: usize::MAX, ..Faults::default() });
     let place = Place::new();
-    let hasty = builder(sim.url(), &place.state()).timeout(Duration::from_secs(2));
-    assert!(run(&hasty.build().unwrap(), ["a", "b"].map(ask)).1.is_err());
+    let is_there = || sim.simulator.count(Endpoint::Poll) > 0;
+    let first = builder(sim.url(), &place.state());
+    assert!(run_until(is_there, first, ["a", "b"].map(ask)).1.is_err());
     let other = copied(&place.state());
     sim.simulator.end_batches();
     thread::scope(|scope| {
@@ -85,8 +87,9 @@ fn of_two_copies_with_a_lost_create_the_second_sees_that_the_first_has_sent_it_a
         run(&settings.build().unwrap(), ["a", "b"].map(ask))
     };
     let slow = settings(open_ai(simulator.url(), KEY), &place.state());
-    let slow = slow.list_lag(Duration::from_mins(1)).timeout(Duration::from_secs(2));
-    assert!(run(&slow.build().unwrap(), ["a", "b"].map(ask)).1.is_err());
+    let slow = slow.list_lag(Duration::from_mins(1));
+    let is_lost = || simulator.count(Endpoint::List) > 0;
+    assert!(run_until(is_lost, slow, ["a", "b"].map(ask)).1.is_err());
     let other = copied(&place.state());
     assert_answered(&at(&place, Duration::from_mins(1)).0, &["a", "b"]);
     let error = at(&other, Duration::from_hours(1)).1.unwrap_err();

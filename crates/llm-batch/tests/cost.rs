@@ -27,7 +27,7 @@ fn is(cost: Option<f64>, expected: f64) -> bool {
 #[test]
 fn the_cost_is_that_of_the_lane_and_beside_it_stands_that_of_one_by_one() {
     for (lane, share) in [(LaneChoice::Batch, 0.5), (LaneChoice::Sync, 1.0)] {
-        let (sim, place) = (Sim::start(Faults::default()), Place::new());
+        let (sim, place) = (Sim::start(Faults::default()), Place::quick());
         let llm = builder(sim.url(), &place.state()).prices(prices()).lane(lane).build().unwrap();
         let requests = || {
             let judge = ask("b", "m").with_kind(Kind::Judge);
@@ -50,7 +50,7 @@ fn the_cost_is_that_of_the_lane_and_beside_it_stands_that_of_one_by_one() {
 
 #[test]
 fn one_model_without_a_price_leaves_no_sum() {
-    let (sim, place) = (Sim::start(Faults::default()), Place::new());
+    let (sim, place) = (Sim::start(Faults::default()), Place::quick());
     let llm = builder(sim.url(), &place.state()).prices(prices()).build().unwrap();
     let counts = run(&llm, [ask("a", "m"), ask("b", "unknown")]).1.unwrap().accounting;
     assert_eq!((counts.cost, counts.cost_one_by_one), (None, None));
@@ -59,7 +59,7 @@ fn one_model_without_a_price_leaves_no_sum() {
 
 #[test]
 fn a_run_that_may_cost_too_much_is_refused_before_anything_is_sent() {
-    let (sim, place) = (Sim::start(Faults::default()), Place::new());
+    let (sim, place) = (Sim::start(Faults::default()), Place::quick());
     let limited = |dollars| {
         let llm = builder(sim.url(), &place.state()).prices(prices()).max_cost(dollars);
         run(&llm.build().unwrap(), [ask("a", "m"), ask("b", "m")])

@@ -62,7 +62,7 @@ fn missed(outcome: &Outcome) -> bool {
 
 #[test]
 fn what_is_needed_sooner_than_a_batch_takes_is_asked_alone_and_the_rest_goes_together() {
-    let (simulator, place) = (Simulator::start().unwrap(), Place::new());
+    let (simulator, place) = (Simulator::start().unwrap(), Place::quick());
     let llm = builder(simulator.url(), &place.state()).lane(LaneChoice::Auto).build().unwrap();
     let soon = due(&["a"], Duration::from_mins(50));
     let later = due(&["b"], Duration::from_hours(9));
@@ -78,7 +78,7 @@ fn what_is_needed_sooner_than_a_batch_takes_is_asked_alone_and_the_rest_goes_tog
 /// twice. A restart in between changes nothing of it.
 #[test]
 fn a_batch_that_is_late_is_cancelled_and_only_what_it_did_not_do_is_asked_alone() {
-    let ((simulator, stop), place) = (stuck_and_stopping(1, true), Place::new());
+    let ((simulator, stop), place) = (stuck_and_stopping(1, true), Place::quick());
     let lane = || open(&simulator, &place, LaneChoice::Auto);
     let first = lane().stop(stop).build().unwrap();
     let ended = run(&first, due(&["a", "b"], Duration::from_hours(1))).1;
@@ -94,7 +94,7 @@ fn a_batch_that_is_late_is_cancelled_and_only_what_it_did_not_do_is_asked_alone(
 
 #[test]
 fn in_the_lane_batch_what_was_not_done_by_the_cancel_has_missed_its_deadline_unpaid() {
-    let (simulator, place) = (stuck(1).start().unwrap(), Place::new());
+    let (simulator, place) = (stuck(1).start().unwrap(), Place::quick());
     let llm = open(&simulator, &place, LaneChoice::Batch).build().unwrap();
     let (outcomes, ended) = run(&llm, due(&["a", "b"], SHORT));
     assert_answered(&outcomes[..1], &["a"]);
@@ -114,7 +114,7 @@ fn uncancellable(place: &Place) -> Simulator {
 /// Nobody waits beyond the deadline, and what may be paid for is not asked again.
 #[test]
 fn where_the_end_comes_late_the_deadline_is_missed() {
-    let place = Place::new();
+    let place = Place::quick();
     let simulator = uncancellable(&place);
     let settings = || open(&simulator, &place, LaneChoice::Auto);
     let (outcomes, ended) = run(&settings().build().unwrap(), due(&["a"], SHORT));
@@ -127,7 +127,7 @@ fn where_the_end_comes_late_the_deadline_is_missed() {
 
 #[test]
 fn where_the_end_comes_late_it_is_asked_alone_if_paying_twice_is_allowed() {
-    let place = Place::new();
+    let place = Place::quick();
     let simulator = uncancellable(&place);
     // It is cancelled after a third of the time, in vain, and then it is asked alone at once.
     let settings = || {
@@ -156,13 +156,13 @@ fn what_cannot_be_sent_in_time_is_asked_alone_or_has_missed_its_deadline() {
             .start()
             .unwrap()
     };
-    let (simulator, place) = (busy(), Place::new());
+    let (simulator, place) = (busy(), Place::quick());
     let auto = open(&simulator, &place, LaneChoice::Auto).build().unwrap();
     let (outcomes, ended) = run(&auto, due(&["a", "b"], LONG));
     assert_answered(&outcomes, &["a", "b"]);
     assert_eq!(ended.unwrap().accounting.possibly_paid_twice, 0);
 
-    let (simulator, place) = (busy(), Place::new());
+    let (simulator, place) = (busy(), Place::quick());
     let batch = open(&simulator, &place, LaneChoice::Batch).build().unwrap();
     let (outcomes, ended) = run(&batch, due(&["a"], SHORT));
     assert!(!missed(&outcomes[0]));
@@ -172,7 +172,7 @@ fn what_cannot_be_sent_in_time_is_asked_alone_or_has_missed_its_deadline() {
 #[test]
 fn a_deadline_that_has_passed_sends_nothing_and_one_in_a_thousand_years_is_one() {
     for lane in [LaneChoice::Batch, LaneChoice::Sync, LaneChoice::Auto] {
-        let (simulator, place) = (Simulator::start().unwrap(), Place::new());
+        let (simulator, place) = (Simulator::start().unwrap(), Place::quick());
         let llm = builder(simulator.url(), &place.state()).lane(lane).build().unwrap();
         let past = ask("a").with_deadline(SystemTime::UNIX_EPOCH);
         let far = SystemTime::UNIX_EPOCH + Duration::from_hours(1000 * 365 * 24);
@@ -189,7 +189,7 @@ fn a_deadline_that_has_passed_sends_nothing_and_one_in_a_thousand_years_is_one()
 /// Requests that share a create but not a deadline: the one without is sent again, unpaid so far.
 #[test]
 fn what_was_cancelled_for_anothers_deadline_is_sent_again() {
-    let ((simulator, stop), place) = (stuck_and_stopping(0, true), Place::new());
+    let ((simulator, stop), place) = (stuck_and_stopping(0, true), Place::quick());
     let first = open(&simulator, &place, LaneChoice::Auto).stop(stop).build().unwrap();
     assert!(run(&first, ["a", "b"].map(ask)).1.is_err(), "they share a batch");
     drop(first);
@@ -232,7 +232,7 @@ fn results_that_are_there_are_read_beyond_the_deadline() {
         })
         .start()
         .unwrap();
-    let place = Place::new();
+    let place = Place::quick();
     let llm = open(&simulator, &place, LaneChoice::Batch).build().unwrap();
     let (outcomes, ended) = run(&llm, due(&["a"], SHORT / 2));
     assert_answered(&outcomes, &["a"]);

@@ -38,7 +38,7 @@ fn two_clients_of_one_account_that_lose_their_answers_find_each_its_own_batch() 
         for ids in [["a", "b"], ["c", "d"], ["e", "f"]] {
             let simulator = &simulator;
             scope.spawn(move || {
-                let place = Place::new();
+                let place = Place::quick();
                 let llm = builder(simulator.url(), &place.state()).build().unwrap();
                 assert_answered(&run(&llm, ids.map(ask)).0, &ids);
             });
@@ -54,7 +54,7 @@ fn a_batch_with_an_error_file_alone_is_read() {
         .model(|_| Said::Error { kind: "invalid_request_error".into(), message: "no".into() })
         .start()
         .unwrap();
-    let (outcomes, ended) = run(&open_ai(&simulator, &Place::new()), ["a", "b"].map(ask));
+    let (outcomes, ended) = run(&open_ai(&simulator, &Place::quick()), ["a", "b"].map(ask));
     assert!(
         outcomes.iter().all(|(_, o)| o.as_ref().unwrap_err().kind() == "invalid_request_error")
     );
@@ -102,7 +102,7 @@ fn results_that_are_gone_are_said_to_be_and_nothing_is_sent_again() {
         })
         .start()
         .unwrap();
-    let place = Place::new();
+    let place = Place::quick();
     for _ in 0..2 {
         let llm = builder(simulator.url(), &place.state()).build().unwrap();
         let Err(Error::Pending { reason: PendingReason::Refused { message, .. }, .. }) =
@@ -120,7 +120,7 @@ fn results_that_are_gone_are_said_to_be_and_nothing_is_sent_again() {
 fn a_cancel_may_come_at_any_time() {
     let simulator = Simulator::builder().running(2).start().unwrap();
     let provider = common::anthropic(simulator.url(), KEY);
-    let place = Place::new();
+    let place = Place::quick();
     let patience = Duration::from_secs(10);
     let refused =
         |id: &str| matches!(cancel(&*provider, id, patience), Err(CallError::Refused { .. }));
@@ -172,7 +172,7 @@ fn tickets_of_many_threads_get_each_their_own_answer() {
 #[test]
 fn parameters_that_the_version_refuses_are_not_sent() {
     for (version, is_sent) in [("2023-06-01", true), ("2026-10-21", false), ("2027-01-01", false)] {
-        let (simulator, place) = (Simulator::start().unwrap(), Place::new());
+        let (simulator, place) = (Simulator::start().unwrap(), Place::quick());
         let provider =
             Anthropic::builder(KEY).base_url(simulator.url()).api_version(version).build().unwrap();
         let llm = settings(Arc::new(provider), &place.state()).build().unwrap();
@@ -207,7 +207,7 @@ fn a_list_without_an_end_is_left() {
             })
             .start()
             .unwrap();
-        let place = Place::new();
+        let place = Place::quick();
         let open = if shape == "openai" { common::open_ai } else { common::anthropic };
         let provider = open(simulator.url(), KEY);
         let llm = settings(provider, &place.state())
@@ -298,7 +298,7 @@ fn a_batch_with_a_status_that_nobody_knows_is_waited_for() {
                 })
                 .start()
                 .unwrap();
-            let place = Place::new();
+            let place = Place::quick();
             let llm = settings(shape(simulator.url(), KEY), &place.state()).build().unwrap();
             let (outcomes, ended) = run(&llm, ["a", "b"].map(ask));
             assert_answered(&outcomes, &["a", "b"]);

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use common::{
-    Endpoint, Faults, Place, Reply, Sim, ask, assert_answered, builder, jsonl, open, run,
+    Endpoint, Faults, Place, Reply, Sim, ask, assert_answered, builder, jsonl, open, run, run_until,
 };
 use llm_batch::{Error, OnAmbiguous, PendingReason, Request, RequestError, Status, Stop};
 
@@ -30,7 +30,7 @@ fn losing(times: usize, reply: impl Fn() -> Reply + Send + Sync + 'static) -> Si
 
 /// Runs, and expects that the batch is found and its answers delivered, after one create.
 fn assert_found(sim: &Sim, timeout: Duration) {
-    let place = Place::new();
+    let place = Place::quick();
     let llm = builder(sim.url(), &place.state()).timeout(timeout).build().unwrap();
     let (outcomes, ended) = run(&llm, [ask("a"), ask("b")]);
     assert_answered(&outcomes, &["a", "b"]);
@@ -42,7 +42,7 @@ fn assert_found(sim: &Sim, timeout: Duration) {
 
 /// Runs, and expects that the create is sent once more and paid for once.
 fn assert_sent_again(sim: &Sim, submissions: u64) {
-    let place = Place::new();
+    let place = Place::quick();
     let (outcomes, ended) = run(&open(sim, &place), [ask("a"), ask("b")]);
     assert_answered(&outcomes, &["a", "b"]);
     let counts = ended.unwrap().accounting;
@@ -73,8 +73,8 @@ fn a_create_that_times_out_is_looked_for_by_the_next_run() {
         create: Some(Box::new(|_, _| Some(Reply::Silence))),
         ..Faults::default()
     });
-    let place = Place::new();
-    let timeout = Duration::from_millis(500);
+    let place = Place::quick();
+    let timeout = Duration::from_secs(2);
     let llm = builder(sim.url(), &place.state()).timeout(timeout).build().unwrap();
     let (outcomes, ended) = run(&llm, [ask("a"), ask("b")]);
     assert!(outcomes.is_empty());
@@ -132,7 +132,7 @@ fn look_alikes_of_others_are_never_taken_for_ours() {
         let sim = if taken { taking(|| Reply::Drop) } else { losing(1, || Reply::Drop) };
         // Older ones, and of the same size.
         sim.simulator.plant_foreign(2);
-        let place = Place::new();
+        let place = Place::quick();
         let llm = open(&sim, &place);
         run(&llm, [ask("first")]).1.unwrap();
         for _ in 0..3 {
@@ -152,10 +152,10 @@ fn a_look_alike_that_has_not_ended_is_waited_for() {
         running: usize::MAX,
         ..Faults::default()
     });
-    let place = Place::new();
-    let timeout = Duration::from_millis(200);
-    let llm = builder(sim.url(), &place.state()).timeout(timeout).build().unwrap();
-    let ended = run(&llm, [ask("a")]).1;
+    let place = Place::quick();
+    // The newest batch before, and what may be it, looked at again.
+    let is_seen = || sim.simulator.count(Endpoint::List) > 2;
+    let ended = run_until(is_seen, builder(sim.url(), &place.state()), [ask("a")]).1;
     let Err(Error::Ambiguous { reason, .. }) = ended else { panic!("{ended:?}") };
     assert!(!reason.contains("200"), "{reason}");
     assert_eq!(sim.creates(), 1, "it may be it, so nothing is sent");
@@ -164,7 +164,7 @@ fn a_look_alike_that_has_not_ended_is_waited_for() {
 #[test]
 fn a_lost_create_can_be_given_up_at_once() {
     let fail = |sim: &Sim| {
-        let place = Place::new();
+        let place = Place::quick();
         let llm =
             builder(sim.url(), &place.state()).on_ambiguous(OnAmbiguous::Fail).build().unwrap();
         run(&llm, [ask("a"), ask("b")])
@@ -194,10 +194,10 @@ fn a_lost_create_can_be_sent_again_at_once_and_counts_as_possibly_paid_twice() {
         run(&llm, [ask("a"), ask("b")])
     };
     let sim = taking(|| Reply::Drop);
-    let counts = again(&sim, &Place::new()).1.unwrap().accounting;
+    let counts = again(&sim, &Place::quick()).1.unwrap().accounting;
     assert_eq!((counts.submissions, counts.possibly_paid_twice), (1, 0), "it was found");
 
-    let (sim, place) = (losing(1, || Reply::Drop), Place::new());
+    let (sim, place) = (losing(1, || Reply::Drop), Place::quick());
     let (outcomes, ended) = again(&sim, &place);
     assert_answered(&outcomes, &["a", "b"]);
     let counts = ended.unwrap().accounting;
@@ -212,7 +212,7 @@ fn a_lost_create_can_be_sent_again_at_once_and_counts_as_possibly_paid_twice() {
         list_lag: 9,
         ..Faults::default()
     });
-    let counts = again(&sim, &Place::new()).1.unwrap().accounting;
+    let counts = again(&sim, &Place::quick()).1.unwrap().accounting;
     assert_eq!((sim.simulator.paid().len(), counts.possibly_paid_twice), (4, 2));
 }
 
@@ -224,7 +224,7 @@ fn a_create_that_was_sent_again_at_once_and_lost_is_not_sent_at_once_again() {
         list_lag: usize::MAX,
         ..Faults::default()
     });
-    let place = Place::new();
+    let place = Place::quick();
     for _ in 0..2 {
         let llm = builder(sim.url(), &place.state())
             .on_ambiguous(OnAmbiguous::Resubmit)
@@ -259,7 +259,7 @@ fn the_waits_of_one_busy_create_hold_back_the_others() {
     let sim = losing(1, || {
         Reply::error(429, "rate_limit_error", "slow down").with_header("retry-after", "60")
     });
-    let place = Place::new();
+    let place = Place::quick();
     let llm = builder(sim.url(), &place.state()).timeout(Duration::from_secs(1)).build().unwrap();
     let requests = (0..5).map(|n| Request::prompt(n.to_string(), format!("m{n}"), n.to_string()));
     assert!(matches!(run(&llm, requests).1, Err(Error::Pending { .. })));
@@ -273,7 +273,7 @@ fn the_waits_of_one_busy_create_hold_back_the_others() {
 fn a_spend_limit_and_a_used_up_quota_are_not_retried() {
     for (status, kind) in [(400, "invalid_request_error"), (429, "insufficient_quota")] {
         let sim = losing(9, move || Reply::error(status, kind, "You have reached your limit"));
-        let place = Place::new();
+        let place = Place::quick();
         let (outcomes, ended) = run(&open(&sim, &place), [ask("a")]);
         assert_eq!(ended.unwrap().accounting.failed, 1);
         let error = outcomes[0].1.as_ref().unwrap_err();
@@ -291,7 +291,7 @@ fn a_create_that_is_too_large_is_halved_until_it_fits() {
         })),
         ..Faults::default()
     });
-    let place = Place::new();
+    let place = Place::quick();
     let ids = ["a", "b", "c", "d", "e", "f", "g"];
     let (outcomes, ended) = run(&open(&sim, &place), ids.map(ask));
     assert_answered(&outcomes, &ids);
@@ -311,7 +311,7 @@ fn one_request_that_is_too_large_fails_alone() {
         })),
         ..Faults::default()
     });
-    let place = Place::new();
+    let place = Place::quick();
     let (outcomes, ended) = run(&open(&sim, &place), ["a", "b", "big", "c"].map(ask));
     let counts = ended.unwrap().accounting;
     assert_eq!((counts.succeeded, counts.failed), (3, 1));
@@ -339,7 +339,7 @@ fn a_create_that_is_refused_is_sent_once_and_its_requests_end_as_errored() {
                 .with_header("x-should-retry", "true")
                 .with_header("location", "/v1/messages/batches")
         });
-        let place = Place::new();
+        let place = Place::quick();
         let (outcomes, ended) = run(&open(&sim, &place), [ask("a"), ask("b")]);
         let counts = ended.unwrap().accounting;
         assert_eq!((counts.failed, counts.pending, counts.submissions), (2, 0, 1), "{status}");
@@ -365,7 +365,7 @@ fn where_nobody_listens_the_run_gives_up_after_some_tries_and_keeps_its_requests
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
-    let place = Place::new();
+    let place = Place::quick();
     let llm = builder(&url, &place.state()).build().unwrap();
     let (outcomes, ended) = run(&llm, [ask("a")]);
     assert!(outcomes.is_empty());
@@ -381,7 +381,7 @@ fn a_create_that_was_cut_while_it_was_written_is_definite_and_sent_again() {
         cut: Some(Box::new(|nth| (nth < 3).then_some(1000))),
         ..Faults::default()
     });
-    let place = Place::new();
+    let place = Place::quick();
     let big = Request::prompt("a", "model-a", "x".repeat(16 << 20));
     let counts = run(&open(&sim, &place), [big]).1.unwrap().accounting;
     assert_eq!((counts.succeeded, counts.submissions), (1, 4));
@@ -400,7 +400,7 @@ fn a_run_that_is_stopped_between_its_creates_sends_the_others_later() {
         })),
         ..Faults::default()
     });
-    let place = Place::new();
+    let place = Place::quick();
     let requests = || [ask("a"), Request::prompt("b", "model-b", "question b")];
     let llm = builder(sim.url(), &place.state()).stop(stop).build().unwrap();
     let ended = run(&llm, requests()).1;
@@ -426,7 +426,7 @@ fn a_create_never_goes_out_on_a_kept_connection() {
         results: Some(Box::new(|_, lines| Reply::ThenClose(Box::new(jsonl(&lines))))),
         ..Faults::default()
     });
-    let place = Place::new();
+    let place = Place::quick();
     let llm = open(&sim, &place);
     for id in ["a", "b", "c"] {
         let (outcomes, ended) = run(&llm, [ask(id)]);
@@ -438,7 +438,7 @@ fn a_create_never_goes_out_on_a_kept_connection() {
 
 #[test]
 fn the_intent_is_on_the_disk_before_the_create_arrives() {
-    let place = Place::new();
+    let place = Place::quick();
     let state = place.state();
     let found = Arc::new(Mutex::new(None));
     let keep = Arc::clone(&found);
@@ -466,7 +466,7 @@ fn the_intent_is_on_the_disk_before_the_create_arrives() {
 #[test]
 fn a_process_that_died_during_a_create_is_followed_by_one_that_looks_for_the_batch() {
     let sim = Sim::start(Faults::default());
-    let place = Place::new();
+    let place = Place::quick();
     run(&open(&sim, &place), [ask("a")]).1.unwrap();
     // What is left when the process ends between the create and its record.
     fs::remove_file(place.state().join("000001.status.json")).unwrap();
@@ -483,7 +483,7 @@ fn one_ambiguous_create_holds_up_neither_the_others_nor_a_later_run_of_others() 
         refuse: Some(Box::new(|nth, _| (nth == 0).then(|| Reply::error(500, "api_error", "no")))),
         ..Faults::default()
     });
-    let place = Place::new();
+    let place = Place::quick();
     let requests = || [ask("a"), Request::prompt("b", "model-b", "question b")];
     let llm = builder(sim.url(), &place.state())
         .list_lag(LONG)
@@ -507,7 +507,7 @@ fn one_ambiguous_create_holds_up_neither_the_others_nor_a_later_run_of_others() 
 #[test]
 fn a_run_out_of_time_before_its_creates_sends_none() {
     let sim = Sim::start(Faults::default());
-    let place = Place::new();
+    let place = Place::quick();
     let llm = builder(sim.url(), &place.state()).timeout(Duration::ZERO).build().unwrap();
     let (outcomes, ended) = run(&llm, [ask("a")]);
     assert!(outcomes.is_empty());
@@ -520,7 +520,7 @@ fn a_run_out_of_time_before_its_creates_sends_none() {
 #[test]
 fn the_state_folder_is_for_its_owner_alone() {
     let sim = Sim::start(Faults::default());
-    let place = Place::new();
+    let place = Place::quick();
     fs::create_dir(place.state()).unwrap();
     fs::set_permissions(place.state(), fs::Permissions::from_mode(0o755)).unwrap();
     run(&open(&sim, &place), [ask("a")]).1.unwrap();

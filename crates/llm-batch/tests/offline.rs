@@ -15,7 +15,7 @@ struct Recorded {
 
 impl Recorded {
     fn new(files: &[(&str, &str)]) -> Recorded {
-        let place = Place::new();
+        let place = Place::quick();
         let dir = place.path().join("answers");
         fs::create_dir(&dir).expect("the folder is new");
         for (name, text) in files {
@@ -140,7 +140,7 @@ fn the_same_folder_named_otherwise_is_the_same_provider() {
 
 #[test]
 fn a_folder_that_is_none_is_refused_up_front() {
-    let place = Place::new();
+    let place = Place::quick();
     let file = place.path().join("file");
     fs::write(&file, "").unwrap();
     for dir in [place.path().join("absent"), file] {

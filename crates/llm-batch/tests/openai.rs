@@ -45,7 +45,7 @@ fn requests_go_up_as_one_line_each_whatever_their_body_looks_like() {
         Request::new("raw", "model-a", Body::raw(raw).unwrap()),
         Request::new("talk", "model-a", conversation).with_max_tokens(7),
     ];
-    let (outcomes, _) = run(&open(&simulator, &Place::new()), requests);
+    let (outcomes, _) = run(&open(&simulator, &Place::quick()), requests);
     assert_answered(&outcomes, &["raw", "talk"]);
     let lines = lines(&simulator);
     assert_eq!(lines.len(), 2);
@@ -84,7 +84,7 @@ fn lines_at_fault_are_ejected_and_the_rest_is_sent_again() {
         })
         .start()
         .unwrap();
-    let place = Place::new();
+    let place = Place::quick();
     let ids = ["a", "b", "c", "d", "e"];
     let (outcomes, ended) = run(&open(&simulator, &place), ids.map(ask));
     let counts = ended.unwrap().accounting;
@@ -100,7 +100,7 @@ fn lines_at_fault_are_ejected_and_the_rest_is_sent_again() {
 #[test]
 fn a_model_that_does_not_exist_fails_its_own_requests_alone() {
     let simulator = Simulator::start().unwrap();
-    let place = Place::new();
+    let place = Place::quick();
     let bad = ["x", "y"].map(|id| Request::prompt(id, "no-such-model", "q"));
     let requests = ["a", "b"].map(ask).into_iter().chain(bad);
     let (outcomes, ended) = run(&open(&simulator, &place), requests);
@@ -113,7 +113,7 @@ fn a_model_that_does_not_exist_fails_its_own_requests_alone() {
 #[test]
 fn a_full_queue_is_waited_for() {
     let simulator = Simulator::builder().enqueued(3).running(4).start().unwrap();
-    let place = Place::new();
+    let place = Place::quick();
     let llm = settings(common::open_ai(simulator.url(), KEY), &place.state())
         .max_items(2)
         .build()
@@ -141,7 +141,7 @@ fn files_that_come_later_than_the_end_are_waited_for() {
         })
         .start()
         .unwrap();
-    let (outcomes, ended) = run(&open(&simulator, &Place::new()), ["a", "b"].map(ask));
+    let (outcomes, ended) = run(&open(&simulator, &Place::quick()), ["a", "b"].map(ask));
     assert_answered(&outcomes, &["a", "b"]);
     assert_eq!(ended.unwrap().accounting.succeeded, 2);
 }
@@ -165,7 +165,7 @@ fn a_body_in_a_string_and_a_line_without_a_response_are_read() {
         })
         .start()
         .unwrap();
-    let (outcomes, _) = run(&open(&simulator, &Place::new()), ["a"].map(ask));
+    let (outcomes, _) = run(&open(&simulator, &Place::quick()), ["a"].map(ask));
     assert_answered(&outcomes, &["a"]);
 }
 
@@ -209,7 +209,7 @@ fn a_lost_upload_is_found_by_its_name_or_made_again_and_leaves_no_file_behind() 
             .after(move |call, usual| if lose(call) { Reply::Drop } else { usual })
             .start()
             .unwrap();
-        let (outcomes, ended) = run(&open(&simulator, &Place::new()), ["a"].map(ask));
+        let (outcomes, ended) = run(&open(&simulator, &Place::quick()), ["a"].map(ask));
         assert_answered(&outcomes, &["a"]);
         let counts = ended.unwrap().accounting;
         assert_eq!((counts.submissions, simulator.count(Endpoint::Upload)), (1, uploads));
@@ -228,7 +228,7 @@ fn files_of_creates_that_made_no_batch_are_deleted() {
         })
         .start()
         .unwrap();
-    let (outcomes, _) = run(&open(&refused, &Place::new()), ["a"].map(ask));
+    let (outcomes, _) = run(&open(&refused, &Place::quick()), ["a"].map(ask));
     assert_eq!(outcomes[0].1.as_ref().unwrap_err().kind(), "invalid_request_error");
     assert_eq!((refused.count(Endpoint::Upload), refused.orphans()), (1, Vec::new()));
 
@@ -239,12 +239,12 @@ fn files_of_creates_that_made_no_batch_are_deleted() {
         })
         .start()
         .unwrap();
-    let (outcomes, _) = run(&open(&halved, &Place::new()), ["a", "b"].map(ask));
+    let (outcomes, _) = run(&open(&halved, &Place::quick()), ["a", "b"].map(ask));
     assert_answered(&outcomes, &["a", "b"]);
     assert_eq!((halved.count(Endpoint::Upload), halved.orphans()), (3, Vec::new()));
 
     // The record of an upload that nothing came after is what such a process leaves.
-    let place = Place::new();
+    let place = Place::quick();
     let stopped = Stop::new();
     let (hand, died) = (stopped.clone(), Arc::new(AtomicBool::new(false)));
     let has_died = Arc::clone(&died);
@@ -272,7 +272,7 @@ fn files_of_creates_that_made_no_batch_are_deleted() {
 #[test]
 fn a_server_with_batches_of_another_shape_is_asked_one_by_one_only() {
     let simulator = Simulator::start().unwrap();
-    let place = Place::new();
+    let place = Place::quick();
     let in_lane = |lane| {
         let provider = OpenAi::builder(KEY).profile(Profile::TOGETHER).base_url(simulator.url());
         settings(Arc::new(provider.build().unwrap()), &place.state()).lane(lane).build()

@@ -30,7 +30,7 @@ fn a_requester_whose_result_is_missing_is_told_and_a_late_one_still_gets_its_own
         results: Some(Box::new(|_, lines| jsonl(&lines[..1]))),
         ..Faults::default()
     });
-    let place = Place::new();
+    let place = Place::quick();
     let llm = lingering(&sim, &place);
     let [kept, lost] = ["a", "b"].map(|id| llm.submit(ask(id)).unwrap());
     llm.flush().wait().unwrap();
@@ -46,7 +46,7 @@ fn a_requester_whose_result_is_missing_is_told_and_a_late_one_still_gets_its_own
 fn batches_leave_in_the_order_in_which_their_first_requests_came() {
     let kinds = ["k3", "k1", "k4", "k0", "k2", "k6", "k5"];
     for _ in 0..3 {
-        let (sim, place) = (Sim::start(Faults::default()), Place::new());
+        let (sim, place) = (Sim::start(Faults::default()), Place::quick());
         let requests = kinds.iter().chain(&kinds).enumerate().map(|(at, kind)| {
             Request::prompt(at.to_string(), *kind, *kind).with_kind(Kind::Other((*kind).to_owned()))
         });
@@ -69,7 +69,7 @@ fn a_failed_batch_does_not_stand_in_the_way_of_the_next() {
         })),
         ..Faults::default()
     });
-    let place = Place::new();
+    let place = Place::quick();
     let llm = lingering(&sim, &place);
     let failed = llm.submit(ask("a")).unwrap();
     llm.flush().wait().unwrap();
@@ -84,7 +84,7 @@ fn a_failed_batch_does_not_stand_in_the_way_of_the_next() {
 /// The seed names requests after the clock, and batches after a count that `Clear` does not know.
 #[test]
 fn names_made_here_do_not_repeat() {
-    let (sim, place) = (Sim::start(Faults::default()), Place::new());
+    let (sim, place) = (Sim::start(Faults::default()), Place::quick());
     let llm = builder(sim.url(), &place.state()).linger(Duration::ZERO).build().unwrap();
     let (send, receive) = mpsc::channel();
     thread::scope(|scope| {
@@ -116,7 +116,7 @@ fn a_lost_response_is_paid_for_once() {
         create: Some(Box::new(|_, _| Some(Reply::Drop))),
         ..Faults::default()
     });
-    let place = Place::new();
+    let place = Place::quick();
     let (outcomes, ended) = run(&open(&sim, &place), [ask("a")]);
     assert_answered(&outcomes, &["a"]);
     assert_eq!(ended.unwrap().accounting.submissions, 1);
@@ -136,7 +136,7 @@ fn a_server_cannot_order_a_second_create() {
         })),
         ..Faults::default()
     });
-    let place = Place::new();
+    let place = Place::quick();
     let (outcomes, ended) = run(&open(&sim, &place), [ask("a")]);
     assert_answered(&outcomes, &["a"]);
     assert_eq!(ended.unwrap().accounting.submissions, 1);
@@ -152,7 +152,7 @@ fn lines_end_at_newlines_alone() {
         })),
         ..Faults::default()
     });
-    let place = Place::new();
+    let place = Place::quick();
     let (outcomes, _) = run(&open(&sim, &place), [ask("a")]);
     let answer = outcomes[0].1.as_ref().unwrap();
     assert_eq!(answer.text.as_deref(), Some("answer to question\u{2028}\u{85}a"));
@@ -169,7 +169,7 @@ fn a_last_line_without_newline_counts() {
         })),
         ..Faults::default()
     });
-    let place = Place::new();
+    let place = Place::quick();
     let (outcomes, _) = run(&open(&sim, &place), ["a", "b"].map(ask));
     assert_answered(&outcomes, &["a", "b"]);
 }
@@ -226,7 +226,7 @@ fn gated(place: &Place, linger: Duration) -> (LlmBatch, mpsc::Receiver<()>, mpsc
 /// beside it sent nothing and said that the process had ended.
 #[test]
 fn a_create_on_its_way_does_not_keep_a_run_from_sending() {
-    let place = Place::new();
+    let place = Place::quick();
     let (llm, inside, gate) = gated(&place, Duration::ZERO);
     let ticket = llm.submit(ask("slow")).unwrap();
     inside.recv().unwrap();
@@ -239,7 +239,7 @@ fn a_create_on_its_way_does_not_keep_a_run_from_sending() {
 
 #[test]
 fn a_create_that_ended_in_a_panic_is_of_unknown_fate() {
-    let place = Place::new();
+    let place = Place::quick();
     let (llm, _inside, _gate) = gated(&place, Duration::ZERO);
     let broken = llm.submit(ask("broken")).unwrap().wait();
     let Err(BatchError::Failed(error)) = broken else { panic!("{broken:?}") };
@@ -254,7 +254,7 @@ fn a_create_that_ended_in_a_panic_is_of_unknown_fate() {
 /// request of its batch was waited for.
 #[test]
 fn an_id_may_be_asked_again_once_it_has_its_answer() {
-    let place = Place::new();
+    let place = Place::quick();
     let (llm, inside, gate) = gated(&place, Duration::from_hours(1));
     let first = llm.submit(ask("a")).unwrap();
     let slow = llm.submit(ask("slow result")).unwrap();
@@ -324,7 +324,7 @@ fn a_provider_that_is_asked_for_its_key_holds_nobody_up() {
     for (lane, id) in
         [(LaneChoice::Batch, "lost"), (LaneChoice::Batch, "refused"), (LaneChoice::Sync, "a")]
     {
-        let (place, provider) = (Place::new(), stub(Nosy::default()));
+        let (place, provider) = (Place::quick(), stub(Nosy::default()));
         let settings = LlmBatch::builder(Arc::clone(&provider) as _).state(place.state());
         let llm = Arc::new(settings.lane(lane).build().unwrap());
         provider.batcher.set(Arc::downgrade(&llm)).unwrap();
@@ -337,7 +337,7 @@ fn a_provider_that_is_asked_for_its_key_holds_nobody_up() {
 /// An id that a run waits for is nobody else's until it ends: both would send it.
 #[test]
 fn a_ticket_of_an_id_that_a_run_waits_for_is_refused() {
-    let place = Place::new();
+    let place = Place::quick();
     let (llm, inside, gate) = gated(&place, Duration::ZERO);
     thread::scope(|scope| {
         let running = scope.spawn(|| run(&llm, [ask("slow")]).1);

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 use std::{fs, mem};
 
-use common::{KEY, Place, ask, assert_answered, builder, changed, run, settings};
+use common::{KEY, Place, ask, assert_answered, builder, changed, run, run_until, settings};
 use llm_batch::providers::Anthropic;
 use llm_batch::{Builder, Error, LaneChoice, Prices};
 use llm_simulator::{Call, Endpoint, Reply, Simulator};
@@ -45,7 +45,7 @@ fn assert_found(simulator: &Simulator, settings: Builder) {
 /// request again.
 #[test]
 fn two_passes_that_look_for_one_create_pay_for_it_once() {
-    let place = Place::new();
+    let place = Place::quick();
     let status = place.state().join("000001.status.json");
     let is_armed = Arc::new(AtomicBool::new(false));
     let (entered, inside) = mpsc::channel();
@@ -77,9 +77,9 @@ fn two_passes_that_look_for_one_create_pay_for_it_once() {
         .start()
         .unwrap();
     let settings = || builder(simulator.url(), &place.state()).linger(Duration::ZERO);
-    let hasty = settings().timeout(Duration::from_millis(200)).build().unwrap();
-    assert!(matches!(run(&hasty, ["a", "b"].map(ask)).1, Err(Error::Ambiguous { .. })));
-    drop(hasty);
+    let is_looked_for = || simulator.count(Endpoint::List) > 1;
+    let ended = run_until(is_looked_for, settings(), ["a", "b"].map(ask)).1;
+    assert!(matches!(ended, Err(Error::Ambiguous { .. })), "{ended:?}");
     simulator.end_batches();
     let llm = settings().build().unwrap();
     is_armed.store(true, Ordering::SeqCst);
@@ -95,7 +95,7 @@ fn two_passes_that_look_for_one_create_pay_for_it_once() {
 /// it took the file for deleted by somebody else.
 #[test]
 fn a_pass_that_looks_for_what_another_one_gives_up_goes_on_with_it() {
-    let place = Place::new();
+    let place = Place::quick();
     let is_armed = Arc::new(AtomicBool::new(false));
     let (entered, inside) = mpsc::channel();
     let (gate, go) = mpsc::channel();
@@ -120,11 +120,10 @@ fn a_pass_that_looks_for_what_another_one_gives_up_goes_on_with_it() {
         .start()
         .unwrap();
     let settings = || open_ai(&simulator, &place).linger(Duration::ZERO);
-    let hasty = settings().list_lag(Duration::from_mins(1)).timeout(Duration::from_secs(2));
-    assert!(matches!(
-        run(&hasty.build().unwrap(), ["a", "b"].map(ask)).1,
-        Err(Error::Ambiguous { .. })
-    ));
+    let patient = settings().list_lag(Duration::from_mins(1));
+    let is_looked_for = || simulator.count(Endpoint::List) > 0;
+    let ended = run_until(is_looked_for, patient, ["a", "b"].map(ask)).1;
+    assert!(matches!(ended, Err(Error::Ambiguous { .. })), "{ended:?}");
     let llm = settings().build().unwrap();
     is_armed.store(true, Ordering::SeqCst);
     let second = llm.submit(ask("b")).unwrap();
@@ -146,7 +145,7 @@ fn an_ask_that_a_proxy_answers_with_503_is_of_unknown_fate() {
             })
             .start()
             .unwrap();
-        let place = Place::new();
+        let place = Place::quick();
         let settings = builder(simulator.url(), &place.state()).lane(LaneChoice::Sync);
         let ended = run(&settings.build().unwrap(), [ask("a")]).1;
         assert!(matches!(ended, Err(Error::Ambiguous { requests: 1, .. })), "{ended:?}");
@@ -171,7 +170,7 @@ fn an_expired_batch_without_files_yet_is_read_again_before_its_requests_are_sent
             })
             .start()
             .unwrap();
-        assert_found(&simulator, open_ai(&simulator, &Place::new()));
+        assert_found(&simulator, open_ai(&simulator, &Place::quick()));
     }
 }
 
@@ -190,7 +189,7 @@ fn an_expired_batch_without_file_or_count_for_good_is_told_as_missing() {
         })
         .start()
         .unwrap();
-    let place = Place::new();
+    let place = Place::quick();
     let (outcomes, _) = run(&open_ai(&simulator, &place).build().unwrap(), [ask("a")]);
     assert_eq!(outcomes[0].1.as_ref().unwrap_err().kind(), "missing_result");
     assert_eq!(simulator.count(Endpoint::Create), 1);
@@ -206,8 +205,8 @@ fn a_list_that_breaks_off_does_not_prove_that_a_batch_is_absent() {
         }
     };
     let simulator = forgetful(list);
-    assert_found(&simulator, open_ai(&simulator, &Place::new()));
-    let (simulator, place) = (forgetful(list), Place::new());
+    assert_found(&simulator, open_ai(&simulator, &Place::quick()));
+    let (simulator, place) = (forgetful(list), Place::quick());
     assert_found(&simulator, builder(simulator.url(), &place.state()));
 }
 
@@ -220,8 +219,8 @@ fn a_list_that_does_not_tell_files_or_counts_does_not_prove_that_a_batch_is_abse
             }
         }
     });
-    assert_found(&simulator, open_ai(&simulator, &Place::new()));
-    let place = Place::new();
+    assert_found(&simulator, open_ai(&simulator, &Place::quick()));
+    let place = Place::quick();
     let simulator = forgetful(|_, page| {
         for batch in page["data"].as_array_mut().unwrap() {
             batch["request_counts"] = json!({});
@@ -244,7 +243,7 @@ fn a_list_with_the_oldest_first_is_read_to_its_end() {
                          "has_more": true});
         *rest = mem::replace(page, old);
     });
-    assert_found(&simulator, open_ai(&simulator, &Place::new()));
+    assert_found(&simulator, open_ai(&simulator, &Place::quick()));
 }
 
 /// Two clocks behind one list need not agree to the second.
@@ -259,7 +258,7 @@ fn a_batch_that_seems_a_little_older_than_the_fence_is_found() {
         }
     });
     simulator.plant_foreign(3);
-    let place = Place::new();
+    let place = Place::quick();
     let llm = builder(simulator.url(), &place.state()).build().unwrap();
     let (outcomes, ended) = run(&llm, ["a", "b"].map(ask));
     assert_answered(&outcomes, &["a", "b"]);
@@ -286,7 +285,7 @@ fn half_a_key_at_the_end_of_a_long_message_is_removed_too() {
         })
         .start()
         .unwrap();
-    let place = Place::new();
+    let place = Place::quick();
     let (outcomes, _) = run(&open_ai(&simulator, &place).build().unwrap(), [ask("a")]);
     let error = outcomes[0].1.as_ref().unwrap_err().to_string();
     assert!(error.contains("xxx") && !error.contains("sk-"), "{error}");
@@ -306,19 +305,21 @@ fn a_lower_limit_to_the_cost_holds_for_what_was_not_sent_yet() {
         })
         .start()
         .unwrap();
-    let place = Place::new();
-    let ended = |max, timeout| {
-        let settings = builder(simulator.url(), &place.state()).timeout(timeout);
-        let settings = settings.prices(Prices::parse(prices).unwrap()).max_cost(max);
-        run(&settings.build().unwrap(), [ask("b").with_max_tokens(10)]).1
+    let place = Place::quick();
+    let limited = |max| {
+        let settings = builder(simulator.url(), &place.state());
+        settings.prices(Prices::parse(prices).unwrap()).max_cost(max)
     };
-    let first = ended(5.0, Duration::from_millis(300));
+    let question = || [ask("b").with_max_tokens(10)];
+    let ended = |max| run(&limited(max).build().unwrap(), question()).1;
+    let is_refused = || simulator.count(Endpoint::Create) > 0;
+    let first = run_until(is_refused, limited(5.0), question()).1;
     assert!(matches!(first, Err(Error::Pending { .. })), "{first:?}");
     for max in [1.0, f64::NAN] {
-        let refused = ended(max, Duration::from_mins(1));
+        let refused = ended(max);
         assert!(matches!(refused, Err(Error::OverBudget { .. })), "{refused:?}");
     }
-    assert_eq!(ended(5.0, Duration::from_mins(1)).unwrap().accounting.succeeded, 1);
+    assert_eq!(ended(5.0).unwrap().accounting.succeeded, 1);
 }
 
 /// An error line came first, and the answer behind it was thrown away and asked for again.
@@ -336,7 +337,7 @@ fn an_answer_behind_an_error_for_the_same_request_is_handed_over() {
         })
         .start()
         .unwrap();
-    let place = Place::new();
+    let place = Place::quick();
     let llm = builder(simulator.url(), &place.state()).build().unwrap();
     let (outcomes, ended) = run(&llm, [ask("a")]);
     assert_answered(&outcomes, &["a"]);
@@ -353,7 +354,7 @@ fn a_failed_batch_with_results_is_read() {
         })
         .start()
         .unwrap();
-    assert_found(&simulator, open_ai(&simulator, &Place::new()));
+    assert_found(&simulator, open_ai(&simulator, &Place::quick()));
 }
 
 /// As many strays as there are requests came first, and the batch was somebody else's: it was sent again.
@@ -372,7 +373,7 @@ fn strays_in_front_of_its_results_do_not_make_a_lost_batch_somebody_elses() {
         })
         .start()
         .unwrap();
-    let place = Place::new();
+    let place = Place::quick();
     assert_found(&simulator, builder(simulator.url(), &place.state()));
 }
 
@@ -391,11 +392,11 @@ fn a_line_that_cannot_be_read_does_not_make_a_lost_batch_somebody_elses() {
         })
         .start()
         .unwrap();
-    let place = Place::new();
+    let place = Place::quick();
     let provider = Anthropic::builder(KEY).base_url(simulator.url()).max_line(5_000).build();
     let settings = settings(Arc::new(provider.unwrap()), &place.state());
-    let ended =
-        run(&settings.timeout(Duration::from_secs(2)).build().unwrap(), [ask("a")]).1.unwrap_err();
+    let is_read = || simulator.count(Endpoint::Results) > 1;
+    let ended = run_until(is_read, settings, [ask("a")]).1.unwrap_err();
     assert!(ended.to_string().contains("cannot be read"), "{ended}");
     assert_eq!((simulator.count(Endpoint::Create), simulator.paid().len()), (1, 1));
 }

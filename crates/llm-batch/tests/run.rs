@@ -16,7 +16,7 @@ use llm_batch::{
 #[test]
 fn three_requests_of_one_kind_and_model_are_one_create() {
     let sim = Sim::start(Faults::default());
-    let place = Place::new();
+    let place = Place::quick();
     let ids = ["a", "b", "c"];
     let requests = ids.map(|id| ask(id).with_kind(Kind::Implementer));
     let (outcomes, ended) = run(&open(&sim, &place), requests);
@@ -33,7 +33,7 @@ fn three_requests_of_one_kind_and_model_are_one_create() {
 #[test]
 fn mixed_kinds_and_models_are_one_create_each() {
     let sim = Sim::start(Faults::default());
-    let place = Place::new();
+    let place = Place::quick();
     let mut requests = Vec::new();
     for id in 0..12 {
         let kind = [Kind::Implementer, Kind::Judge, Kind::Planner][id % 3].clone();
@@ -55,7 +55,7 @@ fn mixed_kinds_and_models_are_one_create_each() {
 #[test]
 fn the_callers_ids_never_go_on_the_wire() {
     let sim = Sim::start(Faults::default());
-    let place = Place::new();
+    let place = Place::quick();
     let ids = ["täsk/№1", "a\nb", "../../etc/passwd", &"long".repeat(100), "\"}", "1"];
     let requests = ids.map(|id| Request::prompt(id, "model-a", "q"));
     let (outcomes, ended) = run(&open(&sim, &place), requests);
@@ -83,7 +83,7 @@ fn results_in_any_order_reach_their_own_requester() {
         })),
         ..Faults::default()
     });
-    let place = Place::new();
+    let place = Place::quick();
     let ids = ["a", "b", "c", "d", "e"];
     let (outcomes, ended) = run(&open(&sim, &place), ids.map(ask));
     assert_answered(&outcomes, &ids);
@@ -118,7 +118,7 @@ fn repeated_foreign_and_broken_lines_reach_nobody() {
         })),
         ..Faults::default()
     });
-    let place = Place::new();
+    let place = Place::quick();
     let (outcomes, ended) = run(&open(&sim, &place), ["a", "b"].map(ask));
     assert_answered(&outcomes, &["a", "b"]);
     assert_eq!(ended.unwrap().stray_results, 5);
@@ -142,7 +142,7 @@ fn a_missing_result_is_looked_for_again_and_then_reported() {
             }) as _),
             ..Faults::default()
         });
-        let place = Place::new();
+        let place = Place::quick();
         let (outcomes, ended) = run(&open(&sim, &place), ["a", "b", "c"].map(ask));
         match (found_at, ended) {
             (1, ended) => {
@@ -190,7 +190,7 @@ fn errored_expired_and_cancelled_results_say_so_in_either_shape() {
         })),
         ..Faults::default()
     });
-    let place = Place::new();
+    let place = Place::quick();
     let llm = builder(sim.url(), &place.state()).attempts(1).build().unwrap();
     let (outcomes, ended) = run(&llm, ["a", "b", "c", "d", "e", "f"].map(ask));
     let errors: Vec<(String, Status, String)> = outcomes
@@ -225,7 +225,7 @@ fn errored_expired_and_cancelled_results_say_so_in_either_shape() {
 #[test]
 fn groups_are_cut_at_the_providers_limits_and_an_oversize_request_fails_alone() {
     let sim = Sim::start(Faults::default());
-    let place = Place::new();
+    let place = Place::quick();
     let provider = Anthropic::builder(KEY).base_url(sim.url()).limits(4, 700).build().unwrap();
     let llm = settings(Arc::new(provider), &place.state()).build().unwrap();
     let big = Request::prompt("big", "model-a", "x".repeat(700));
@@ -249,7 +249,7 @@ fn a_raw_body_goes_out_byte_for_byte() {
     let raw = r#"{ "model" : "model-a","max_tokens":1e2, "z":1,"a":[ "\u00e9" ],
         "messages":[{"role":"user","content":"question a"}] }"#;
     let sim = Sim::start(Faults::default());
-    let place = Place::new();
+    let place = Place::quick();
     let (outcomes, ended) =
         run(&open(&sim, &place), [Request::new("a", "model-a", Body::raw(raw).unwrap())]);
     ended.unwrap();
@@ -262,7 +262,7 @@ fn a_raw_body_goes_out_byte_for_byte() {
 #[test]
 fn a_request_that_cannot_be_sent_fails_alone() {
     let sim = Sim::start(Faults::default());
-    let place = Place::new();
+    let place = Place::quick();
     let raw = |id: &str, json: &str| Request::new(id, "model-a", Body::raw(json).unwrap());
     let chat =
         |id: &str, messages: Vec<Message>| Request::new(id, "model-a", Body::Messages(messages));
@@ -290,7 +290,7 @@ fn a_request_that_cannot_be_sent_fails_alone() {
 #[test]
 fn messages_go_out_with_the_system_part_in_its_own_place() {
     let sim = Sim::start(Faults::default());
-    let place = Place::new();
+    let place = Place::quick();
     let blocks = serde_json::value::to_raw_value(&[BTreeMap::from([("type", "text")])]).unwrap();
     let body = Body::Messages(vec![
         Message::new(Role::System, "one"),
@@ -312,7 +312,7 @@ fn messages_go_out_with_the_system_part_in_its_own_place() {
 #[test]
 fn repeated_and_empty_ids_are_refused_before_anything_is_sent() {
     let sim = Sim::start(Faults::default());
-    let place = Place::new();
+    let place = Place::quick();
     let llm = open(&sim, &place);
     assert!(matches!(run(&llm, ["a", "b", "a"].map(ask)).1,
         Err(Error::DuplicateId { id }) if id == "a"));
@@ -332,7 +332,7 @@ fn an_overlong_line_is_skipped_and_the_others_arrive() {
         })),
         ..Faults::default()
     });
-    let place = Place::new();
+    let place = Place::quick();
     let provider = Anthropic::builder(KEY).base_url(sim.url()).max_line(1000).build().unwrap();
     let llm = settings(Arc::new(provider), &place.state()).build().unwrap();
     let (outcomes, ended) = run(&llm, ["a", "b", "c"].map(ask));
@@ -353,7 +353,7 @@ fn a_response_is_handed_on_as_it_came() {
         })),
         ..Faults::default()
     });
-    let place = Place::new();
+    let place = Place::quick();
     let (outcomes, _) = run(&open(&sim, &place), [ask("a")]);
     let answer = outcomes[0].1.as_ref().unwrap();
     assert_eq!(answer.response.get(), message);
@@ -382,7 +382,7 @@ fn token_counts_beyond_what_can_be_added_up_are_kept_at_the_end() {
         })),
         ..Faults::default()
     });
-    let place = Place::new();
+    let place = Place::quick();
     let (outcomes, ended) = run(&open(&sim, &place), ["a", "b"].map(ask));
     assert_answered(&outcomes, &["a", "b"]);
     assert_eq!(ended.unwrap().accounting.input_tokens, u64::MAX);

@@ -21,7 +21,7 @@ use serde_json::json;
 #[test]
 fn the_key_is_in_its_header_and_the_version_beside_it() {
     let sim = Sim::start(Faults::default());
-    run(&open(&sim, &Place::new()), [ask("a")]).1.unwrap();
+    run(&open(&sim, &Place::quick()), [ask("a")]).1.unwrap();
     for seen in sim.seen() {
         assert_eq!(seen.header("x-api-key"), Some(KEY));
         assert_eq!(seen.header("authorization"), None);
@@ -43,7 +43,7 @@ fn version_betas_and_auth_style_are_settings() {
         .auth_style(AuthStyle::Bearer)
         .build()
         .unwrap();
-    let place = Place::new();
+    let place = Place::quick();
     let llm = settings(Arc::new(provider), &place.state()).build().unwrap();
     run(&llm, [ask("a")]).1.unwrap();
     for seen in sim.seen() {
@@ -71,10 +71,10 @@ fn redirects_are_never_followed() {
             ..Faults::default()
         });
         // Refused, or, where the status leaves it open, sent again and then polled.
-        let (first, ended) = run(&open(&sim, &Place::new()), [ask("a")]);
+        let (first, ended) = run(&open(&sim, &Place::quick()), [ask("a")]);
         assert!(first.iter().all(|(_, outcome)| outcome.is_err()));
         assert_eq!(ended.is_ok(), [301, 307, 308].contains(&status), "{ended:?}");
-        let (second, ended) = run(&open(&sim, &Place::new()), [ask("b")]);
+        let (second, ended) = run(&open(&sim, &Place::quick()), [ask("b")]);
         assert!(second.is_empty());
         assert!(matches!(ended, Err(Error::Pending { .. })), "{ended:?}");
     }
@@ -101,7 +101,7 @@ fn results_are_read_from_the_base_url_whatever_the_provider_names() {
             })),
             ..Faults::default()
         });
-        let place = Place::new();
+        let place = Place::quick();
         let (outcomes, ended) = run(&open(&sim, &place), [ask("a")]);
         ended.unwrap();
         common::assert_answered(&outcomes, &["a"]);
@@ -121,7 +121,7 @@ fn the_key_is_in_no_output_error_or_file() {
             poll: Some(Box::new(move |_, _| poll.then(echo))),
             ..Faults::default()
         });
-        let place = Place::new();
+        let place = Place::quick();
         let llm = open(&sim, &place);
         let provider = Anthropic::builder(KEY).base_url(sim.url());
         shown.push(format!("{provider:?} {llm:?}"));
@@ -153,7 +153,7 @@ fn shown_of(reply: &Reply, to_create: bool) -> String {
         poll: Some(Box::new(move |nth, _| (!to_create && nth == 0).then(|| poll.clone()))),
         ..Faults::default()
     });
-    let place = Place::new();
+    let place = Place::quick();
     let (outcomes, ended) = run(&open(&sim, &place), [ask("a")]);
     let mut shown = format!("{outcomes:?} {ended:?}");
     for entry in fs::read_dir(place.state()).unwrap() {
@@ -197,7 +197,7 @@ fn child() {
 fn a_proxy_in_the_environment_is_not_used() {
     let bait = Server::start(|_: &Seen| Reply::Drop).unwrap();
     let sim = Sim::start(Faults::default());
-    let place = Place::new();
+    let place = Place::quick();
     let mut child = Command::new(env::current_exe().unwrap());
     child.args(["child", "--exact"]).env_remove("NO_PROXY").env_remove("no_proxy");
     for name in ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"]
@@ -234,7 +234,7 @@ fn answers_of_any_length_are_read_up_to_a_cap_only() {
         ..Faults::default()
     });
     // What cannot be read is no batch, so it is looked for.
-    let (outcomes, _) = run(&open(&sim, &Place::new()), [ask("a")]);
+    let (outcomes, _) = run(&open(&sim, &Place::quick()), [ask("a")]);
     common::assert_answered(&outcomes, &["a"]);
     let sim = Sim::start(Faults {
         refuse: Some(Box::new(|_, _| {
@@ -242,7 +242,7 @@ fn answers_of_any_length_are_read_up_to_a_cap_only() {
         })),
         ..Faults::default()
     });
-    let place = Place::new();
+    let place = Place::quick();
     let llm = builder(sim.url(), &place.state()).build().unwrap();
     let (outcomes, _) = run(&llm, [ask("a")]);
     assert!(outcomes[0].1.as_ref().unwrap_err().to_string().len() < 1000);
@@ -291,7 +291,7 @@ fn a_key_that_the_provider_repeats_anywhere_is_shown_nowhere() {
                 "anthropic" => Arc::new(Anthropic::builder(KEY).base_url(url).build().unwrap()),
                 _ => Arc::new(OpenAi::builder(KEY).base_url(url).build().unwrap()),
             };
-            let place = Place::new();
+            let place = Place::quick();
             let llm = settings(provider, &place.state())
                 .list_lag(Duration::from_millis(5))
                 .timeout(Duration::from_secs(1))

@@ -11,7 +11,7 @@ use llm_batch::{Error, LlmBatch};
 const URL: &str = "http://127.0.0.1:9";
 
 fn finished() -> (Sim, Place) {
-    let (sim, place) = (Sim::start(Faults::default()), Place::new());
+    let (sim, place) = (Sim::start(Faults::default()), Place::quick());
     run(&open(&sim, &place), ["a", "b"].map(ask)).1.expect("it is well");
     (sim, place)
 }
@@ -78,20 +78,20 @@ fn a_folder_with_anything_else_in_it_is_refused_and_left_as_it_is() {
         "x.tmp",
         "x.bodies.tmp",
     ] {
-        let place = Place::new();
+        let place = Place::quick();
         fs::create_dir(place.state()).unwrap();
         fs::write(place.state().join(name), "mine").unwrap();
         assert!(refusal(&place.state()).contains(name));
         assert_eq!(fs::read_dir(place.state()).unwrap().count(), 1);
     }
-    let place = Place::new();
+    let place = Place::quick();
     fs::create_dir_all(place.state().join("lock")).unwrap();
     refusal(&place.state());
 }
 
 #[test]
 fn a_file_in_place_of_the_folder_is_a_clear_error() {
-    let place = Place::new();
+    let place = Place::quick();
     fs::write(place.state(), "mine").unwrap();
     let error = builder(URL, &place.state()).build().unwrap_err();
     assert!(matches!(error, Error::StateIo { .. }), "{error:?}");

@@ -23,7 +23,7 @@ fn lingering(sim: &Sim, place: &Place) -> LlmBatch {
 
 #[test]
 fn a_new_batcher_has_nothing_queued() {
-    let (sim, place) = (Sim::start(Faults::default()), Place::new());
+    let (sim, place) = (Sim::start(Faults::default()), Place::quick());
     let llm = open(&sim, &place);
     assert_eq!(llm.stats().queued, 0);
     assert_eq!(llm.accounting().requests, 0);
@@ -32,7 +32,7 @@ fn a_new_batcher_has_nothing_queued() {
 
 #[test]
 fn requests_wait_for_company() {
-    let (sim, place) = (Sim::start(Faults::default()), Place::new());
+    let (sim, place) = (Sim::start(Faults::default()), Place::quick());
     let llm = lingering(&sim, &place);
     let tickets: Vec<_> =
         ["a", "b", "c", "d", "e"].into_iter().map(|id| llm.submit(ask(id)).unwrap()).collect();
@@ -48,7 +48,7 @@ fn requests_wait_for_company() {
 
 #[test]
 fn a_full_batch_leaves_at_once() {
-    let (sim, place) = (Sim::start(Faults::default()), Place::new());
+    let (sim, place) = (Sim::start(Faults::default()), Place::quick());
     let llm = builder(sim.url(), &place.state()).linger(NEVER).max_items(5).build().unwrap();
     let tickets: Vec<_> = (0..10).map(|at| llm.submit(ask(&at.to_string())).unwrap()).collect();
     for (at, ticket) in tickets.into_iter().enumerate() {
@@ -66,7 +66,7 @@ fn a_full_batch_leaves_at_once() {
 
 #[test]
 fn ten_go_together_by_default() {
-    let (sim, place) = (Sim::start(Faults::default()), Place::new());
+    let (sim, place) = (Sim::start(Faults::default()), Place::quick());
     let llm = lingering(&sim, &place);
     let tickets: Vec<_> = (0..10).map(|at| llm.submit(ask(&at.to_string())).unwrap()).collect();
     for ticket in tickets {
@@ -77,7 +77,7 @@ fn ten_go_together_by_default() {
 
 #[test]
 fn kinds_and_models_never_share_a_batch() {
-    let (sim, place) = (Sim::start(Faults::default()), Place::new());
+    let (sim, place) = (Sim::start(Faults::default()), Place::quick());
     let llm = lingering(&sim, &place);
     let mut tickets = Vec::new();
     for at in 0..5 {
@@ -109,7 +109,7 @@ fn results_out_of_order_reach_the_thread_that_asked() {
         })),
         ..Faults::default()
     });
-    let place = Place::new();
+    let place = Place::quick();
     let llm = builder(sim.url(), &place.state()).linger(Duration::ZERO).build().unwrap();
     thread::scope(|scope| {
         for thread in 0..8 {
@@ -142,7 +142,7 @@ fn an_answer_does_not_wait_for_the_slowest_of_its_batch() {
         })),
         ..Faults::default()
     });
-    let place = Place::new();
+    let place = Place::quick();
     let llm = lingering(&sim, &place);
     let (one, two) = (llm.submit(ask("a")).unwrap(), llm.submit(ask("b")).unwrap());
     let flush = llm.flush();
@@ -157,7 +157,7 @@ fn a_failed_batch_tells_every_requester() {
         create: Some(Box::new(|_, _| Some(Reply::error(400, "invalid_request_error", "no")))),
         ..Faults::default()
     });
-    let place = Place::new();
+    let place = Place::quick();
     let llm = lingering(&sim, &place);
     let tickets = ["a", "b"].map(|id| llm.submit(ask(id)).unwrap());
     llm.flush().wait().unwrap();
@@ -171,7 +171,7 @@ fn a_failed_batch_tells_every_requester() {
 
 #[test]
 fn a_request_without_an_id_gets_one_of_its_own() {
-    let (sim, place) = (Sim::start(Faults::default()), Place::new());
+    let (sim, place) = (Sim::start(Faults::default()), Place::quick());
     let llm = lingering(&sim, &place);
     let tickets: Vec<_> = (0..9)
         .map(|at| llm.submit(Request::prompt("", "model-a", format!("question {at}"))).unwrap())
@@ -185,7 +185,7 @@ fn a_request_without_an_id_gets_one_of_its_own() {
 
 #[test]
 fn two_requests_of_one_id_are_not_both_sent() {
-    let (sim, place) = (Sim::start(Faults::default()), Place::new());
+    let (sim, place) = (Sim::start(Faults::default()), Place::quick());
     let llm = lingering(&sim, &place);
     let [first, second] = ["a", "a"].map(|id| llm.submit(ask(id)).unwrap());
     llm.flush().wait().unwrap();
@@ -197,7 +197,7 @@ fn two_requests_of_one_id_are_not_both_sent() {
 
 #[test]
 fn an_id_with_another_content_fails_alone() {
-    let (sim, place) = (Sim::start(Faults::default()), Place::new());
+    let (sim, place) = (Sim::start(Faults::default()), Place::quick());
     let llm = lingering(&sim, &place);
     let known = llm.submit(ask("a")).unwrap();
     llm.flush().wait().unwrap();
@@ -213,7 +213,7 @@ fn an_id_with_another_content_fails_alone() {
 
 #[test]
 fn a_request_that_was_sent_before_gets_its_answer_without_a_second_create() {
-    let (sim, place) = (Sim::start(Faults::default()), Place::new());
+    let (sim, place) = (Sim::start(Faults::default()), Place::quick());
     for _ in 0..3 {
         let llm = builder(sim.url(), &place.state()).linger(Duration::ZERO).build().unwrap();
         let answer = llm.submit(ask("a")).unwrap().wait().unwrap();
@@ -225,7 +225,7 @@ fn a_request_that_was_sent_before_gets_its_answer_without_a_second_create() {
 #[test]
 fn a_ticket_whose_wait_ended_says_that_it_is_pending() {
     let sim = Sim::start(Faults { running: usize::MAX, ..Faults::default() });
-    let place = Place::new();
+    let place = Place::quick();
     let llm = builder(sim.url(), &place.state())
         .linger(Duration::ZERO)
         .timeout(Duration::from_secs(3))
@@ -249,7 +249,7 @@ fn a_ticket_that_is_not_finished_says_why() {
         poll: Some(Box::new(|_, _| Some(Reply::error(401, "authentication_error", "who?")))),
         ..Faults::default()
     });
-    let place = Place::new();
+    let place = Place::quick();
     let llm = builder(sim.url(), &place.state()).linger(Duration::ZERO).build().unwrap();
     for (id, why) in [("a", "who?"), ("b", "no lists")] {
         let Err(BatchError::Failed(error)) = llm.submit(ask(id)).unwrap().wait() else {
@@ -263,7 +263,7 @@ fn a_ticket_that_is_not_finished_says_why() {
 
 #[test]
 fn closing_sends_what_waits_and_refuses_what_comes_later() {
-    let (sim, place) = (Sim::start(Faults::default()), Place::new());
+    let (sim, place) = (Sim::start(Faults::default()), Place::quick());
     let llm = lingering(&sim, &place);
     let ticket = llm.submit(ask("a")).unwrap();
     let report = llm.close(Close::Drain, NEVER);
@@ -275,7 +275,7 @@ fn closing_sends_what_waits_and_refuses_what_comes_later() {
 
 #[test]
 fn an_abort_hands_back_what_was_not_sent_and_its_requester_is_told() {
-    let (sim, place) = (Sim::start(Faults::default()), Place::new());
+    let (sim, place) = (Sim::start(Faults::default()), Place::quick());
     let llm = lingering(&sim, &place);
     let ticket = llm.submit(ask("a")).unwrap();
     let report = llm.close(Close::Abort, NEVER);
@@ -300,7 +300,7 @@ fn what_is_sent_and_not_answered_counts_as_in_flight() {
         })),
         ..Faults::default()
     });
-    let place = Place::new();
+    let place = Place::quick();
     let llm = lingering(&sim, &place);
     let begun = Instant::now();
     let ticket = llm.submit(ask("a")).unwrap();
@@ -318,7 +318,7 @@ fn what_is_sent_and_not_answered_counts_as_in_flight() {
 
 #[test]
 fn tokens_are_added_up() {
-    let (sim, place) = (Sim::start(Faults::default()), Place::new());
+    let (sim, place) = (Sim::start(Faults::default()), Place::quick());
     let llm = lingering(&sim, &place);
     let tickets = ["a", "b"].map(|id| llm.submit(ask(id)).unwrap());
     llm.flush().wait().unwrap();
@@ -332,7 +332,7 @@ fn tokens_are_added_up() {
 
 #[test]
 fn one_folder_serves_one_batcher_at_a_time() {
-    let (sim, place) = (Sim::start(Faults::default()), Place::new());
+    let (sim, place) = (Sim::start(Faults::default()), Place::quick());
     let llm = open(&sim, &place);
     let second = builder(sim.url(), &place.state()).build();
     let holder = Some(std::process::id());
@@ -346,7 +346,7 @@ fn one_folder_serves_one_batcher_at_a_time() {
 
 #[test]
 fn a_dropped_batcher_lets_go_of_its_folder_when_its_tickets_are_done() {
-    let (sim, place) = (Sim::start(Faults::default()), Place::new());
+    let (sim, place) = (Sim::start(Faults::default()), Place::quick());
     for at in 0..20 {
         let llm = builder(sim.url(), &place.state()).linger(Duration::ZERO).build().unwrap();
         llm.submit(ask(&at.to_string())).unwrap().wait().unwrap();
@@ -370,7 +370,7 @@ fn tickets_that_may_be_paid_for_twice_are_counted_once_each() {
         list_lag: 9,
         ..Faults::default()
     });
-    let place = Place::new();
+    let place = Place::quick();
     let settings = || builder(sim.url(), &place.state()).on_ambiguous(OnAmbiguous::Resubmit);
     let llm = settings().list_lag(NEVER).linger(NEVER).build().unwrap();
     let tickets = ["a", "b"].map(|id| llm.submit(ask(id)).unwrap());
@@ -402,7 +402,7 @@ fn a_ticket_that_is_asked_again_and_again_is_counted_once() {
         })
         .start()
         .unwrap();
-    let place = Place::new();
+    let place = Place::quick();
     let settings = builder(simulator.url(), &place.state()).lane(LaneChoice::Sync);
     let llm = settings.sync_retry(true).linger(Duration::ZERO).build().unwrap();
     llm.submit(ask("a")).unwrap().wait().unwrap();

@@ -166,8 +166,8 @@ impl Place {
         Place { dir: tempfile::tempdir().unwrap() }
     }
 
-    /// Returns one where syncing costs nothing, if there is such a place: for tests that start
-    /// anew a thousand times. A process that is killed leaves the same there as on a disk.
+    /// Returns one where syncing costs nothing, if there is such a place: on a busy disk it takes seconds.
+    /// A process that is killed leaves the same there as on a disk.
     pub fn quick() -> Place {
         let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
         Place { dir: dir.unwrap() }
@@ -255,6 +255,23 @@ pub fn run(
     let mut outcomes = Vec::new();
     let run = llm.run(requests, |id, outcome| outcomes.push((id.to_owned(), outcome)));
     (outcomes, run)
+}
+
+/// Runs until something holds, and is stopped then: the next run goes on as if the process had ended.
+pub fn run_until(
+    holds: impl Fn() -> bool + Send,
+    settings: Builder,
+    requests: impl IntoIterator<Item = Request>,
+) -> (Vec<Outcome>, Result<llm_batch::Run, llm_batch::Error>) {
+    let stop = Stop::new();
+    let llm = settings.stop(stop.clone()).build().unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            wait_until(holds);
+            stop.stop();
+        });
+        run(&llm, requests)
+    })
 }
 
 /// Asserts that each of the ids has the answer to its own question, once.

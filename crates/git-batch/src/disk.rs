@@ -225,7 +225,7 @@ pub(crate) fn sync_all_refs(paths: &BTreeSet<PathBuf>) -> Synced {
 }
 
 impl Synced {
-    fn failed(error: io::Error) -> Synced {
+    pub(crate) fn failed(error: io::Error) -> Synced {
         // What says that folders cannot be made durable there, by anybody or by this user: there is nothing
         // more to be had. All else may pass.
         let errno = Errno::from_io_error(&error);

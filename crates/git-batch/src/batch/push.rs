@@ -6,7 +6,7 @@ use bstr::{BStr, ByteSlice};
 use gix::ObjectId;
 use gix::refs::FullName;
 
-use super::Batch;
+use super::{Batch, Session};
 use crate::outcome::causes;
 use crate::publish::{self, PublishError, PushOptions, PushStatus, RefUpdate, push};
 use crate::{Class, OnMoved, OpError, OpErrorKind, Outcome, Place, RefChange, stops};
@@ -64,8 +64,10 @@ impl Batch<'_, '_> {
         let settings = &self.session.settings;
         let options = PushOptions { is_atomic, options: settings.push_options.clone() };
         stops::reach("before push");
-        let (git, known) = (&self.session.git, &mut self.named);
-        let pushed = publish::push_known(git, &settings.remote, known, &updates, &options);
+        let (remote, known) = (settings.remote.clone(), &mut self.named);
+        let Session { store, git, .. } = &mut *self.session;
+        let push = || publish::push_known(git, &remote, known, &updates, &options);
+        let pushed = store.sync_beside(push);
         stops::reach("pushed");
         match pushed {
             Err(error) => {

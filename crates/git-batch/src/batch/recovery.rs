@@ -91,8 +91,10 @@ impl Batch<'_, '_> {
         );
         // Only when the objects are there.
         let record = keep.map(|keep| {
+            let is_kept = job.key.is_some();
+            let begun = record.and_then(|record| records.begin(record, is_kept, || keep.sync()));
             self.keeps.push(keep);
-            record.and_then(|record| records.begin(record, job.key.is_some()))
+            begun
         });
         // Only lent, so that nothing of it has to be copied.
         *pending = built.pending;
@@ -117,6 +119,7 @@ impl Batch<'_, '_> {
         }
         let ids: Vec<ObjectId> = tips.iter().map(|(_, id)| *id).collect();
         let keep = self.session.store.persist(&ids)?;
+        keep.sync().map_err(|error| OpError::repository("cannot keep a new pack", &error))?;
         self.keeps.push(keep);
         if let Some(record) = &mut self.record {
             let remade = self.remade.iter().map(|(old, new)| (*old, *new)).collect();

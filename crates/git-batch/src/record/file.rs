@@ -152,16 +152,24 @@ impl Records {
     }
 
     /// Puts a record in its place: from now on whoever writes next finishes it. Nobody will ask for what
-    /// became of a batch that `is_kept` is false for.
-    pub(crate) fn begin(&self, new: NewRecord, is_kept: bool) -> io::Result<OpenRecord> {
+    /// became of a batch that `is_kept` is false for. Meanwhile `sync` makes durable where its objects are:
+    /// nothing has moved before both are, so of one that a power cut leaves without its objects nothing is
+    /// done, and it fails.
+    pub(crate) fn begin(
+        &self,
+        new: NewRecord,
+        is_kept: bool,
+        sync: impl Fn() -> io::Result<()> + Sync,
+    ) -> io::Result<OpenRecord> {
         let NewRecord { key, temporary, path, fsyncs } = new;
         disk::rename(&temporary, &path)?;
         let open = || {
             disk::sync_folder(&self.open)?;
             File::options().append(true).open(&path)
         };
+        let (synced, file) = disk::together(sync, open);
         // Nobody is to finish what is said to have failed.
-        let file = open().inspect_err(|_| drop(fs::remove_file(&path)))?;
+        let file = synced.and(file).inspect_err(|_| drop(fs::remove_file(&path)))?;
         let done = is_kept.then(|| self.path_of(&key));
         Ok(OpenRecord { file, path, done, fsyncs: fsyncs + 1 })
     }

@@ -27,6 +27,7 @@ mod unwritten;
 mod worktrees;
 
 use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use gix::ObjectId;
@@ -64,6 +65,8 @@ pub(crate) struct Store {
     /// The attributes that hold for this repository alone, once they were needed.
     own_attributes: OnceCell<Vec<u8>>,
     fsyncs: u32,
+    /// Folders with names of refs that are not durable yet.
+    names: BTreeSet<PathBuf>,
     /// Why a power cut could take back that a branch has moved, if it could.
     unsynced: Option<std::io::Error>,
     processes: Cell<u32>,
@@ -120,8 +123,23 @@ impl Store {
         self.unsynced = self.unsynced.take().or(synced.fault);
     }
 
-    /// Why a power cut could take back what has moved since this was asked last, if it could.
+    /// Makes durable where branches have moved while `work` is done. Nobody has to wait for that before the
+    /// record of the batch is closed: if a power cut takes a branch back, whoever finishes the batch moves
+    /// it once more.
+    pub(crate) fn sync_beside<T>(&mut self, work: impl FnOnce() -> T) -> T {
+        let names = std::mem::take(&mut self.names);
+        if names.is_empty() {
+            return work();
+        }
+        let (synced, done) = disk::together(|| Ok(disk::sync_all_refs(&names)), work);
+        self.note_synced(synced.unwrap_or_else(disk::Synced::failed));
+        done
+    }
+
+    /// Makes durable where branches have moved; says why a power cut could take that back, if it could.
     pub(crate) fn take_unsynced(&mut self) -> Option<std::io::Error> {
+        let names = std::mem::take(&mut self.names);
+        self.note_synced(disk::sync_all_refs(&names));
         self.unsynced.take()
     }
 

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use gix::bstr::{BString, ByteSlice};
@@ -40,6 +41,7 @@ impl Store {
             promisor: None,
             own_attributes: OnceCell::new(),
             fsyncs: 0,
+            names: BTreeSet::new(),
             unsynced: None,
             processes: Cell::new(0),
             bytes: 0,

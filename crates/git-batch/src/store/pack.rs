@@ -23,23 +23,33 @@ const MARK: &[u8] = b"git-batch\n";
 const TEMPORARY: [&str; 2] = ["batchyard_pack_", "batchyard_idx_"];
 
 /// Keeps `git gc` away from a new pack until refs point into it.
-#[derive(Debug)]
-pub(crate) struct Keep(Option<PathBuf>);
+#[derive(Debug, Default)]
+pub(crate) struct Keep {
+    path: Option<PathBuf>,
+    /// The folder in which the names of the pack are not durable yet.
+    unsynced: Option<PathBuf>,
+}
 
 impl Keep {
     /// Where there is no new pack.
     pub(super) fn none() -> Keep {
-        Keep(None)
+        Keep::default()
     }
 
+    /// Of a pack that git has made durable.
     pub(super) fn of(path: PathBuf) -> Keep {
-        Keep(Some(path))
+        Keep { path: Some(path), unsynced: None }
+    }
+
+    /// Makes the names of the new pack durable. Before that nothing may point into it, here or at a remote.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        self.unsynced.as_deref().map_or(Ok(()), disk::sync_folder)
     }
 }
 
 impl Drop for Keep {
     fn drop(&mut self) {
-        if let Some(path) = self.0.take() {
+        if let Some(path) = self.path.take() {
             // A leftover costs space, not correctness.
             let _ = disk::remove(&path);
         }
@@ -62,7 +72,7 @@ impl Store {
         }
     }
 
-    /// Writes a pack and its index, durably.
+    /// Writes a pack and its index, durable but for their names.
     pub(super) fn write_pack(&mut self, objects: &[Unwritten]) -> Result<Keep, OpError> {
         let folder = self.common_dir.join("objects/pack");
         let pack = Pack::build(objects, self.repo.object_hash())
@@ -93,12 +103,13 @@ impl Pack {
         Ok(Pack { data, index, checksum })
     }
 
-    /// Puts both files into `folder`; the index last, because it makes the pack visible.
+    /// Puts both files into `folder`, durable but for their names; the index last, because it makes the pack
+    /// visible.
     fn store(&self, folder: &Path) -> io::Result<Keep> {
         let name = format!("pack-{}", self.new_name()?);
         let keep = folder.join(format!("{name}.keep"));
         disk::write(&keep, MARK)?;
-        let keep = Keep(Some(keep));
+        let keep = Keep { path: Some(keep), unsynced: Some(folder.to_owned()) };
         stops::reach("keep written");
         let temporary = TEMPORARY.map(|prefix| folder.join(format!("{prefix}{}", self.checksum)));
         disk::write_both_synced([(&temporary[0], &self.data), (&temporary[1], &self.index)])?;
@@ -110,7 +121,6 @@ impl Pack {
             disk::rename(temporary, &folder.join(format!("{name}.{extension}")))?;
         }
         stops::reach("pack in place");
-        disk::sync_folder(folder)?;
         Ok(keep)
     }
 

@@ -73,7 +73,7 @@ impl Store {
         ref_locks::sweep(&self.common_dir);
     }
 
-    /// Moves all branches and makes them durable. New and packed ones move in one rename of
+    /// Moves all branches; that is durable when [`Store::take_unsynced`] says so. New and packed ones move in one rename of
     /// `packed-refs`; so do loose ones if there are many, each as its loose file is removed. The
     /// index of a work tree that moves with its branch is brought up to date under its lock, so that
     /// no git can commit there what the branch had before.
@@ -169,14 +169,18 @@ impl Store {
             put.inspect_err(|_| forget_logs())?;
             stops::reach("packed refs moved");
             self.fsyncs += 1;
-            self.sync_name(Path::new(packed_refs::NAME));
+            if is_loose.contains(&true) {
+                // A loose file goes only when what comes in its place is there for certain.
+                self.note_synced(disk::sync_refs(&self.common_dir));
+            } else {
+                self.names.insert(self.common_dir.clone());
+            }
         }
         let mut results = Vec::with_capacity(moves.len());
-        let mut folders = BTreeSet::new();
         if !arrived.is_empty() {
             // What has arrived may be in the packed refs, put in place by a process that was killed
             // before it synced their name.
-            folders.insert(self.common_dir.clone());
+            self.names.insert(self.common_dir.clone());
         }
         for (m, is_loose) in moves.iter().zip(is_loose) {
             let written = match is_loose && !arrived.contains(&m.name) {
@@ -187,7 +191,7 @@ impl Store {
             stops::reach("ref moved");
             // An earlier process may have been killed before it came to that.
             if packs_all && is_loose || arrived.contains(&m.name) {
-                folders.extend(self.common_dir.join(path_of(&m.name)).parent().map(Path::to_owned));
+                self.note_name(m);
             }
             if let (Ok(()), Some(index)) = (&written, indexes.remove(&m.name)) {
                 // The branch has moved. An index that does not follow shows the commit as undone,
@@ -197,10 +201,8 @@ impl Store {
             }
             results.push(written.map_err(|error| not_moved(m, &error)));
         }
-        // Nobody has to wait for the disk: if a power cut takes a branch back before the folders are synced,
-        // the record that is still open moves it once more.
+        // Nobody has to wait for the disk.
         drop(locks);
-        self.note_synced(disk::sync_all_refs(&folders));
         stops::reach("refs moved");
         // The time of the file is too coarse on some file systems to show that it is another.
         let _ = self.repo.refs.force_refresh_packed_buffer();
@@ -325,17 +327,14 @@ impl Store {
         disk::write_synced(&temporary, format!("{}\n", m.new).as_bytes())?;
         disk::rename(&temporary, &self.common_dir.join(&path))?;
         self.fsyncs += 1;
-        self.sync_name(&path);
+        self.note_name(m);
         Ok(())
     }
 
-    /// Makes the name of a file of the common directory durable. The rename has happened, so a failure
-    /// here is no reason to report that the branch did not move.
-    fn sync_name(&mut self, file: &Path) {
-        let path = self.common_dir.join(file);
-        if let Some(folder) = path.parent() {
-            self.note_synced(disk::sync_refs(folder));
-        }
+    /// Notes that the name of a loose ref has to be made durable.
+    fn note_name(&mut self, m: &RefMove) {
+        let path = self.common_dir.join(path_of(&m.name));
+        self.names.extend(path.parent().map(Path::to_owned));
     }
 }
 

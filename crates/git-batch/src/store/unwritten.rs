@@ -14,7 +14,8 @@ use crate::OpError;
 pub(super) type Unwritten = (ObjectId, Kind, Vec<u8>);
 
 impl Store {
-    /// Writes all objects in memory that `tips` reach, in one pack, and forgets the others.
+    /// Writes all objects in memory that `tips` reach, in one pack, and forgets the others. What is given
+    /// has to be synced.
     pub(crate) fn persist(&mut self, tips: &[ObjectId]) -> Result<Keep, OpError> {
         let mut memory = self.repo.objects.reset_object_memory().unwrap_or_default();
         let objects: Vec<Unwritten> = reachable(&memory, tips)

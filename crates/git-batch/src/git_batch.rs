@@ -221,7 +221,9 @@ impl GitBatch {
     /// in one push at the end. If `onto` moves at the remote meanwhile, what is done to it is done
     /// again; other commits stay as they are. The report has one outcome for each operation.
     ///
-    /// Nothing can come `after` a push. `extent` says how much is done.
+    /// Nothing can come `after` a push. A local branch that waits for what is done to `onto`, and that nothing
+    /// of the push needs, moves when the remote has that; what is pushed itself leaves with `onto`, whatever
+    /// the remote says of that. `extent` says how much is done.
     ///
     /// # Errors
     /// Nothing was done: two operations have one id, and as for [`land`](GitBatch::land).

@@ -40,8 +40,8 @@
 //! * **Order**: first come, first served on each branch, also through `after`; nothing is promised
 //!   across branches. What is `after` a commit that moves at the remote only, or starts at it, comes when the
 //!   remote has it, and is pushed by one push more; what waits for each other in that way is done at once.
-//! * **Parent**: the tip of the local branch. A new branch starts at its `base`, by default the
-//!   remote's default branch, fetched if need be.
+//! * **Parent**: the tip of the local branch, or what the same input has landed on it at the remote only. A new
+//!   branch starts at its `base`, by default the remote's default branch, fetched if need be.
 //! * **Isolation**: what is wrong with one operation fails it and skips what depends on it. The
 //!   push is not atomic: each ref has a lease of its own and is refused alone. Where the remote
 //!   refuses all, halves are pushed until the culprit is alone. What may pass, a remote that moved

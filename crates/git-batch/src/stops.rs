@@ -1,4 +1,4 @@
-//! Points at which a test can kill the process, to see what the next one makes of it.
+//! Points at which a test can kill the process, to see what the next one makes of it, and its clock.
 //!
 //! Without the feature `testing`, which only the tests of this crate use, they do nothing.
 
@@ -32,6 +32,24 @@ pub(crate) fn now() -> gix::date::Time {
         return time;
     }
     gix::date::Time::now_local_or_utc()
+}
+
+#[cfg(feature = "testing")]
+static HURRIED: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+
+/// Lets this process hardly wait before it tries something again.
+#[cfg(feature = "testing")]
+pub fn hurry() {
+    HURRIED.store(true, std::sync::atomic::Ordering::SeqCst);
+}
+
+/// How long to wait that would be `pause`.
+pub(crate) fn waited(pause: std::time::Duration) -> std::time::Duration {
+    #[cfg(feature = "testing")]
+    if HURRIED.load(std::sync::atomic::Ordering::SeqCst) {
+        return pause / 100;
+    }
+    pause
 }
 
 /// Marks a point.

@@ -190,6 +190,25 @@ fn a_group_whose_remote_has_moved_is_brought_together_and_pushed_as_a_whole() {
     }
 }
 
+/// An operation of no group has its commit in what the group pushes.
+#[test]
+fn what_is_pushed_by_a_group_has_landed_also_where_it_is_made_again() {
+    for on_moved in [OnMoved::Rebase, OnMoved::Merge] {
+        let fixture = Fixture::new();
+        fixture.move_remote("main", "theirs.txt", "theirs\n");
+        let mut operations = pair("g", ["a", "b"]);
+        let commit = Commit::new("main", "m").write("m.txt", "m\n");
+        operations.push(Operation::commit("m", commit));
+        operations.push(Operation::push("push m", "main").in_group("g"));
+        let report = with(&fixture, on_moved).apply(operations).unwrap();
+        for (id, _) in &report.outcomes {
+            landed(&report, id);
+        }
+        assert_eq!(fixture.at_remote(["show", "main:m.txt", "main:theirs.txt"]), "m\ntheirs\n");
+        fixture.assert_sound();
+    }
+}
+
 #[test]
 fn a_group_that_cannot_be_brought_together_is_not_pushed_in_part() {
     for (on_moved, path) in [(OnMoved::Fail, "theirs.txt"), (OnMoved::Merge, "more")] {

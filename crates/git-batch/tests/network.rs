@@ -83,24 +83,29 @@ fn a_remote_that_trickles_is_given_up() {
 /// Its answer to the push never ends: before it has taken the push, and after.
 #[test]
 fn what_an_answer_without_end_has_landed_is_found_out() {
-    let trickle = "cat > /dev/null; while printf x >&2; do sleep 1; done";
-    for hook in ["pre-receive", "post-receive"] {
-        let fixture = Fixture::new();
-        fixture.hook(hook, trickle);
-        let git = within(&fixture, Duration::from_secs(5));
-        let report = git.apply(operations()).unwrap();
-        let commit = landed(&report, "c");
-        if hook == "post-receive" {
-            // The remote says that it has it.
-            assert_eq!(landed(&report, "p"), commit);
-        } else {
-            assert!(!report.get("p").unwrap().is_success(), "{report:?}");
-            fixture.hook(hook, "exit 0");
-            let again = fixture.open().apply(operations()).unwrap();
-            assert_eq!((landed(&again, "c"), landed(&again, "p")), (commit, commit));
-        }
-        assert_eq!(fixture.at_remote(["reflog", "show", "x"]).lines().count(), 1);
+    // Both at once, as each takes until its time is up.
+    std::thread::scope(|scope| {
+        scope.spawn(|| answers_without_end("pre-receive"));
+        answers_without_end("post-receive");
+    });
+}
+
+fn answers_without_end(hook: &str) {
+    let fixture = Fixture::new();
+    fixture.hook(hook, "cat > /dev/null; while printf x >&2; do sleep 1; done");
+    let git = within(&fixture, Duration::from_secs(5));
+    let report = git.apply(operations()).unwrap();
+    let commit = landed(&report, "c");
+    if hook == "post-receive" {
+        // The remote says that it has it.
+        assert_eq!(landed(&report, "p"), commit);
+    } else {
+        assert!(!report.get("p").unwrap().is_success(), "{report:?}");
+        fixture.hook(hook, "exit 0");
+        let again = fixture.open().apply(operations()).unwrap();
+        assert_eq!((landed(&again, "c"), landed(&again, "p")), (commit, commit));
     }
+    assert_eq!(fixture.at_remote(["reflog", "show", "x"]).lines().count(), 1);
 }
 
 /// It never answers, but in the end nothing is pushed to it.

@@ -40,7 +40,7 @@ mod support;
 use std::fs::{self, File};
 use std::time::{Duration, SystemTime};
 
-use git_batch::{Commit, GitBatch, OpErrorKind, Operation, Outcome, Settings, Strategy};
+use git_batch::{Commit, GitBatch, OpErrorKind, Operation, Outcome, Settings, Strategy, stops};
 use support::worktree::{capture, linked, put, status};
 use support::{Fixture, kind, landed, make_executable, run};
 
@@ -229,6 +229,8 @@ fn worktrees_that_cannot_be_seen_are_not_pruned() {
 
 #[test]
 fn a_remote_that_knows_no_atomic_push_gets_no_part_of_a_group() {
+    // It is tried again as often as ever.
+    stops::hurry();
     let fixture = Fixture::new();
     fixture.at_remote(["config", "receive.advertiseAtomic", "false"]);
     let operations = vec![

@@ -10,7 +10,7 @@ use gix::refs::FullName;
 
 use super::Batch;
 use crate::publish::push;
-use crate::{Class, Outcome, Place};
+use crate::{Class, Outcome, Place, stops};
 
 type Wanted = BTreeMap<FullName, ObjectId>;
 type Results = BTreeMap<FullName, Result<(), Outcome>>;
@@ -165,5 +165,5 @@ pub(crate) fn pause(retry: u32) -> Duration {
     let longest = PAUSE.0.saturating_mul(1 << retry.min(16)).min(PAUSE.1);
     let random = RandomState::new().hash_one(retry);
     let micros = u64::try_from(longest.as_micros()).unwrap_or(u64::MAX);
-    Duration::from_micros(random % micros.saturating_add(1))
+    stops::waited(Duration::from_micros(random % micros.saturating_add(1)))
 }

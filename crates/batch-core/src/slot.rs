@@ -20,6 +20,7 @@ mod tests;
 mod waiters;
 
 use std::alloc::{self, Layout};
+use std::iter;
 use std::mem::{self, MaybeUninit};
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::ptr::NonNull;
@@ -323,16 +324,33 @@ impl<T, H> Round<T, H> {
     }
 
     /// Gives the values of cells in a row, as [`fill`](Self::fill) does; those for which there is
-    /// none are abandoned.
+    /// none are abandoned. `next` does not panic: values of cells not marked yet would leak.
+    ///
+    /// A step on a word waits until its line of memory is here, but many lines can be on their way
+    /// while values are written. So some are written before the first of their cells is marked.
     pub(crate) fn fill_row(
         &mut self,
-        fillers: Fillers<T, H>,
+        mut fillers: Fillers<T, H>,
         next: &mut impl FnMut() -> Option<T>,
     ) {
-        for filler in fillers {
-            match next() {
-                Some(value) => self.fill(filler, value),
-                None => drop(filler),
+        const AT_ONCE: usize = 32;
+        loop {
+            let mut written = 0;
+            for (place, value) in fillers.places().take(AT_ONCE).zip(iter::from_fn(&mut *next)) {
+                // SAFETY: the row has the only filler of the cell, and nobody reads the value before
+                // `DONE` is set.
+                place.cell().value.with_mut(|cell| unsafe { (*cell).write(value) });
+                written += 1;
+            }
+            for filler in fillers.by_ref().take(written) {
+                // SAFETY: its value was written above.
+                let unwanted = unsafe { self.mark(filler) };
+                if unwanted.is_some() {
+                    panics::swallow(|| drop(unwanted));
+                }
+            }
+            if written < AT_ONCE {
+                return;
             }
         }
     }
@@ -341,13 +359,23 @@ impl<T, H> Round<T, H> {
     #[inline]
     #[must_use = "dropping an unwanted value is user code"]
     pub(crate) fn offer(&mut self, filler: Filler<T, H>, value: T) -> Option<T> {
+        // SAFETY: the filler is the only one, and nobody reads the value before `DONE` is set.
+        filler.0.cell().value.with_mut(|cell| unsafe { (*cell).write(value) });
+        // SAFETY: the value was just written.
+        unsafe { self.mark(filler) }
+    }
+
+    /// Marks a cell as done whose value is there; the value comes back if the claim is gone.
+    ///
+    /// # Safety
+    /// The value of the cell was written.
+    #[inline]
+    unsafe fn mark(&mut self, filler: Filler<T, H>) -> Option<T> {
         let place = filler.0;
         mem::forget(filler);
-        // SAFETY: the filler was the only one, and nobody reads the value before `DONE` is set.
-        place.cell().value.with_mut(|cell| unsafe { (*cell).write(value) });
         let is_unwanted = self.end(place, DONE) & GONE != 0;
-        // SAFETY: the value was just written; the claim was gone before it and has left it. The
-        // round holds the reference of the filler.
+        // SAFETY: the value is there, says the caller; the claim was gone before and has left it.
+        // The round holds the reference of the filler.
         is_unwanted.then(|| unsafe { place.take() })
     }
 

@@ -52,10 +52,15 @@ impl<T, H> Fillers<T, H> {
         self.len as usize
     }
 
+    /// Returns the places of the cells.
+    pub(super) fn places(&self) -> impl Iterator<Item = Place<T, H>> + use<T, H> {
+        let Place { block, index } = self.first;
+        (index..index + self.len).map(move |index| Place { block, index })
+    }
+
     /// As [`Filler::hand_lead`], with the first of the cells that a thread waits for.
     pub(crate) fn hand_lead(&self) -> bool {
-        let Place { block, index } = self.first;
-        (index..index + self.len).any(|index| Place { block, index }.hand_lead())
+        self.places().any(|place| place.hand_lead())
     }
 }
 

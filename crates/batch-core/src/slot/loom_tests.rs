@@ -103,6 +103,26 @@ fn loom_complete_against_a_row() {
     });
 }
 
+/// The values of a row are all written before the first is marked; claims go or wait meanwhile.
+#[test]
+fn loom_complete_of_a_row_against_wait_and_drop() {
+    loom::model(|| {
+        let mut arena = Arena::new(Header::new());
+        let (fillers, mut claims) = arena.row(2);
+        drop(arena);
+        let writer = thread::spawn(move || {
+            let mut round = Round::new();
+            round.fill_row(fillers, &mut || Some(Arc::new(())));
+            round.finish();
+        });
+        let first = claims.next().unwrap();
+        drop(claims);
+        assert!(first.wait(None, || panic!("nobody asked")));
+        assert!(holds_value(first));
+        writer.join().unwrap();
+    });
+}
+
 /// A row that is dropped while its cells are filled.
 #[test]
 fn loom_complete_against_drop_of_a_row() {

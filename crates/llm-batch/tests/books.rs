@@ -5,6 +5,7 @@
 mod common;
 
 use std::collections::HashMap;
+use std::thread;
 use std::time::{Duration, SystemTime};
 
 use common::priced::{ask, expiring, go, losing, open, retrying};
@@ -227,13 +228,17 @@ fn a_request_that_is_too_late_says_so_where_an_earlier_create_may_be_paid_for() 
             .start()
             .unwrap();
         let place = Place::quick();
-        let deadline = SystemTime::now() + Duration::from_secs(3);
-        let settings = open(&simulator, &place).on_ambiguous(OnAmbiguous::Resubmit);
-        let settings = settings.headroom(Duration::from_secs(1));
+        let settings = || open(&simulator, &place).on_ambiguous(OnAmbiguous::Resubmit);
+        let are_sent = || simulator.count(Endpoint::Create) == 2;
+        assert!(run_until(are_sent, settings(), [ask("a")]).1.is_err());
+        let deadline = SystemTime::now() + Duration::from_secs(1);
+        let settings = settings().headroom(Duration::from_millis(300));
         let (outcomes, _) = go(settings, [ask("a").with_deadline(deadline)]);
         let told = outcomes[0].1.as_ref().unwrap_err();
         assert!(matches!(told, RequestError::DeadlineMissed { may_be_paid: true }), "{told:?}");
-        assert_eq!(simulator.count(Endpoint::Create), 2);
+        // One that was not taken is tried once more, if there is time.
+        let creates = simulator.count(Endpoint::Create);
+        assert!(if is_taken { creates == 2 } else { creates <= 3 }, "{creates}");
         assert_eq!(simulator.count(Endpoint::Cancel), usize::from(is_taken));
     }
 }
@@ -304,7 +309,7 @@ fn an_ask_that_the_time_out_cuts_is_of_unknown_fate_and_is_not_asked_again_unask
 /// However short its waits are: each is twice the one before.
 #[test]
 fn a_provider_that_stays_busy_is_asked_less_and_less_often() {
-    for lane in [LaneChoice::Batch, LaneChoice::Sync] {
+    let check = |lane| {
         let simulator = Simulator::builder()
             .before(|call| {
                 let is_paid = matches!(call.endpoint, Endpoint::Create | Endpoint::Ask);
@@ -320,7 +325,12 @@ fn a_provider_that_stays_busy_is_asked_less_and_less_often() {
         let calls = simulator.count(Endpoint::Create) + simulator.count(Endpoint::Ask);
         // 1 + 2 + 4 and so on are over a second after ten, and a quarter less after eleven.
         assert!((2..=11).contains(&calls), "{calls}");
-    }
+    };
+    thread::scope(|scope| {
+        for lane in [LaneChoice::Batch, LaneChoice::Sync] {
+            scope.spawn(move || check(lane));
+        }
+    });
 }
 
 /// It must tell nothing of the key to who reads the folder: neither by itself nor beside another one.

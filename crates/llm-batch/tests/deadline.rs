@@ -4,6 +4,7 @@
 
 mod common;
 
+use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime};
 
 use common::{Outcome, Place, ask, assert_answered, builder, run};
@@ -94,9 +95,12 @@ fn a_batch_that_is_late_is_cancelled_and_only_what_it_did_not_do_is_asked_alone(
 
 #[test]
 fn in_the_lane_batch_what_was_not_done_by_the_cancel_has_missed_its_deadline_unpaid() {
-    let (simulator, place) = (stuck(1).start().unwrap(), Place::quick());
-    let llm = open(&simulator, &place, LaneChoice::Batch).build().unwrap();
-    let (outcomes, ended) = run(&llm, due(&["a", "b"], SHORT));
+    let ((simulator, stop), place) = (stuck_and_stopping(1, true), Place::quick());
+    let lane = || open(&simulator, &place, LaneChoice::Batch);
+    let first = lane().stop(stop).build().unwrap();
+    assert!(run(&first, due(&["a", "b"], Duration::from_hours(1))).1.is_err());
+    drop(first);
+    let (outcomes, ended) = run(&lane().build().unwrap(), due(&["a", "b"], LONG));
     assert_answered(&outcomes[..1], &["a"]);
     assert!(!missed(&outcomes[1]));
     assert_eq!(ended.unwrap().accounting.failed, 1);
@@ -224,17 +228,29 @@ fn what_was_cancelled_for_anothers_deadline_is_sent_again() {
 /// What was answered in time and cannot be read until later is paid for, and is delivered.
 #[test]
 fn results_that_are_there_are_read_beyond_the_deadline() {
-    let over = Instant::now() + SHORT;
+    let (stop, over) = (Stop::new(), OnceLock::new());
+    let hand = stop.clone();
     let simulator = Simulator::builder()
-        .after(move |call, usual| match call.endpoint {
-            Endpoint::Results if Instant::now() < over => Reply::error(500, "api_error", "later"),
+        .after(move |call, usual| match (call.endpoint, call.nth) {
+            (Endpoint::Poll, 0) => {
+                hand.stop();
+                usual
+            }
+            (Endpoint::Results, _)
+                if Instant::now() < *over.get_or_init(|| Instant::now() + SHORT) =>
+            {
+                Reply::error(500, "api_error", "later")
+            }
             _ => usual,
         })
         .start()
         .unwrap();
     let place = Place::quick();
-    let llm = open(&simulator, &place, LaneChoice::Batch).build().unwrap();
-    let (outcomes, ended) = run(&llm, due(&["a"], SHORT / 2));
+    let lane = || open(&simulator, &place, LaneChoice::Batch);
+    let first = lane().stop(stop).build().unwrap();
+    assert!(run(&first, [ask("a")]).1.is_err(), "it is at the provider");
+    drop(first);
+    let (outcomes, ended) = run(&lane().build().unwrap(), due(&["a"], SHORT / 2));
     assert_answered(&outcomes, &["a"]);
     assert_eq!(ended.unwrap().accounting.succeeded, 1);
 }

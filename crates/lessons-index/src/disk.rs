@@ -111,8 +111,8 @@ mod tests {
     use super::trace::{before, fail, take};
     use super::*;
     use crate::{
-        AddError, CompactError, Compaction, Failure, Fsync, Lesson, LessonsIndex, Options,
-        WriteError, merge_files,
+        AddError, CompactError, Compaction, Failure, Feedback, Fsync, Lesson, LessonsIndex,
+        Options, WriteError, merge_files,
     };
 
     fn scratch() -> (tempfile::TempDir, PathBuf) {
@@ -212,6 +212,52 @@ mod tests {
             assert_eq!(fs::read(&path).unwrap().split(|b| *b == b'\n').count(), 2);
             assert_eq!(index.snapshot().len(), 1);
         }
+    }
+
+    /// Whoever replaces a file may have read it behind the append: what is in the new one already
+    /// is not counted again, but it has to be on the disk.
+    #[test]
+    fn what_the_new_file_has_of_an_append_is_not_appended_again() {
+        let failure = || Failure::new("t", "disk full");
+        let (dir, path) = scratch();
+        let index = open(&path, Fsync::OnBatch);
+        let id = index.record(failure()).unwrap().id.clone();
+        index
+            .add_all([lesson("a"), lesson("b")])
+            .into_iter()
+            .for_each(|added| drop(added.unwrap()));
+        // Reads the file behind the append and puts what `change` makes of that in its place.
+        let replace = |change: fn(String) -> String| {
+            let (from, new) = (path.clone(), dir.path().join("new"));
+            before(SyncData, move || {
+                let text = fs::read_to_string(&from)?;
+                fs::write(&new, change(text))?;
+                fs::rename(&new, &from)
+            });
+        };
+        let stored = || open(&path, Fsync::Never).snapshot().all();
+
+        replace(|text| text);
+        take();
+        assert_eq!(index.record(failure()).unwrap().times_seen, 2);
+        assert_eq!(take(), [Append, SyncData, Append, SyncData, SyncFolder]);
+        replace(|text| text);
+        assert_eq!(index.feedback(&*id, Feedback::Helpful).unwrap().unwrap().helpful, 1);
+        replace(|text| text);
+        assert_eq!(index.forget("a").unwrap().unwrap().id, "a", "it was there");
+        assert_eq!(index.snapshot().all(), stored());
+        assert_eq!(index.snapshot().len(), 2);
+
+        // Of three changes the new file has one, and another of a lesson that was counted.
+        replace(|text| {
+            let kept = text.lines().filter(|line| !line.contains("\"times_seen\":4"));
+            let kept = kept.collect::<Vec<_>>().join("\n") + "\n";
+            kept.replace("\"times_seen\":2", "\"times_seen\":7")
+        });
+        let counted = index.record_all([failure(), Failure::new("t", "no such host"), failure()]);
+        let counted: Vec<u64> = counted.into_iter().map(|l| l.unwrap().times_seen).collect();
+        assert_eq!(counted, [8, 1, 9]);
+        assert_eq!(index.snapshot().all(), stored());
     }
 
     #[test]

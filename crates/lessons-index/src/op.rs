@@ -35,6 +35,45 @@ pub(crate) enum Op {
 /// Is the lesson that is in the file now; `None` if there is none with the id.
 pub(crate) type Outcome = Result<Option<Arc<Lesson>>, InvalidLesson>;
 
+/// Is what came of the same changes in a file that another has replaced since.
+///
+/// Whoever replaced it may have read it behind the append, so that what was appended is in the new
+/// file too, and must not be counted twice.
+#[derive(Default)]
+pub(crate) struct Before {
+    outcomes: Vec<Outcome>,
+    /// What was appended, by id.
+    lessons: HashMap<String, Arc<Lesson>>,
+}
+
+impl Before {
+    /// Keeps what came of all changes, and what was appended for those that were not done before.
+    pub(crate) fn keep(&mut self, outcomes: Vec<Outcome>, appended: Vec<Arc<Lesson>>) {
+        self.outcomes = outcomes;
+        self.lessons.extend(appended.into_iter().map(|lesson| (lesson.id.clone(), lesson)));
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lessons.is_empty()
+    }
+
+    /// Returns what came of a change, if that is what a state holds.
+    fn done(&self, at: usize, op: &Op, state: &State) -> Option<Outcome> {
+        let outcome = self.outcomes.get(at)?.as_ref().ok()?;
+        let id = match op {
+            Op::Put(lesson) => &lesson.id,
+            Op::Record(_) => &outcome.as_ref()?.id,
+            Op::Vote { id, .. } | Op::Forget { id } => id,
+        };
+        let appended = self.lessons.get(id)?;
+        let is_there = match state.find(id) {
+            Some(known) => known.raw() == appended.raw(),
+            None => appended.is_tombstone(),
+        };
+        is_there.then(|| Ok(outcome.clone()))
+    }
+}
+
 impl Op {
     /// Returns how many bytes of the file it will take, as things are now.
     pub(crate) fn bytes(&self, state: &State) -> u64 {
@@ -60,11 +99,13 @@ impl Op {
 }
 
 /// Returns what comes of each change, and the lessons to append for that. What is changed several
-/// times is appended once: nobody sees what it was in between.
+/// times is appended once: nobody sees what it was in between. What was done before, and is there,
+/// is not done again.
 pub(crate) fn carry_out(
     ops: &[Op],
     state: &State,
     max_line_bytes: usize,
+    before: &Before,
 ) -> (Vec<Outcome>, Vec<Arc<Lesson>>) {
     let needs_kinds = ops.iter().any(|op| matches!(op, Op::Record(_)));
     let is_plain = ops.iter().all(|op| matches!(op, Op::Put(_)));
@@ -78,8 +119,11 @@ pub(crate) fn carry_out(
         by_kind: HashMap::new(),
         lessons: Vec::with_capacity(ops.len()),
     };
-    let outcomes = ops.iter().map(|op| batch.one(op)).collect();
-    (outcomes, batch.lessons)
+    let outcomes = ops.iter().enumerate().map(|(at, op)| {
+        let done = before.done(at, op, state);
+        done.unwrap_or_else(|| batch.one(op))
+    });
+    (outcomes.collect(), batch.lessons)
 }
 
 /// Is the state with the changes of a batch so far.
@@ -208,6 +252,10 @@ mod tests {
             id().prop_map(|id| Op::Vote { id, feedback: Feedback::Helpful }),
             id().prop_map(|id| Op::Forget { id }),
         ]
+    }
+
+    fn carry_out(ops: &[Op], state: &State, max: usize) -> (Vec<Outcome>, Vec<Arc<Lesson>>) {
+        super::carry_out(ops, state, max, &Before::default())
     }
 
     fn publish(state: &State, lessons: Vec<Arc<Lesson>>) -> State {

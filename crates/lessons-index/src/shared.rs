@@ -11,7 +11,7 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use crate::compact::{CompactError, Compacted, Compaction};
 use crate::error::{OpenError, WriteError};
 use crate::index::Refresh;
-use crate::op::{self, Op, Outcome};
+use crate::op::{self, Before, Op, Outcome};
 use crate::source::Source;
 use crate::state::{Change, State};
 use crate::store::Store;
@@ -93,38 +93,31 @@ impl Shared {
         /// How often a file may be replaced while it is written.
         const TRIES: usize = 8;
         let mut source = self.source();
+        let (mut before, mut held) = (Before::default(), None);
         for _ in 0..TRIES {
-            if let Some(outcomes) = self.try_append(&mut source, ops)? {
+            let locked = source.lock(held.take());
+            // What others wrote comes first; what is asked for may depend on it.
+            self.publish(&mut source);
+            let locked = locked?;
+            if source.is_cleared() && !ops.iter().all(|op| matches!(op, Op::Put(_))) {
+                source.reload()?;
+                self.publish(&mut source);
+            }
+            let max = source.options().max_line_bytes();
+            let (outcomes, lessons) = op::carry_out(ops, &self.current(), max, &before);
+            if lessons.is_empty() && before.is_empty() {
                 return Ok(outcomes);
             }
+            let appended = source.append(&locked, &lessons);
+            self.publish(&mut source);
+            if appended? {
+                return Ok(outcomes);
+            }
+            // Another file has taken the place of the one that was written.
+            before.keep(outcomes, lessons);
+            held = Some(locked);
         }
         Err(source.replaced())
-    }
-
-    /// Returns `None` if another file has taken the place of the one that was written.
-    fn try_append(
-        &self,
-        source: &mut Source,
-        ops: &[Op],
-    ) -> Result<Option<Vec<Outcome>>, WriteError> {
-        let locked = source.lock();
-        // What others wrote comes first; what is asked for may depend on it.
-        self.publish(source);
-        let locked = locked?;
-        if source.is_cleared() && !ops.iter().all(|op| matches!(op, Op::Put(_))) {
-            source.reload()?;
-            self.publish(source);
-        }
-        let (outcomes, lessons) =
-            op::carry_out(ops, &self.current(), source.options().max_line_bytes());
-        if !lessons.is_empty() {
-            let appended = source.append(&locked, &lessons);
-            self.publish(source);
-            if !appended? {
-                return Ok(None);
-            }
-        }
-        Ok(Some(outcomes))
     }
 
     /// Compacts the file if that would drop over half of it.

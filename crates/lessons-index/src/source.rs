@@ -57,7 +57,7 @@ pub(crate) struct Locked {
     file: Arc<File>,
     /// Where symbolic links lead to.
     target: PathBuf,
-    _lock: SidecarLock,
+    held: SidecarLock,
 }
 
 impl Source {
@@ -130,13 +130,18 @@ impl Source {
         }
     }
 
-    /// Takes the lock and reads what others wrote, which is pending then.
-    pub(crate) fn lock(&mut self) -> Result<Locked, WriteError> {
+    /// Takes the lock and reads what others wrote, which is pending then. A lock that is held
+    /// already stays, so that nobody gets in between, unless it is that of another file by now.
+    pub(crate) fn lock(&mut self, held: Option<Locked>) -> Result<Locked, WriteError> {
         let target = target_of(&self.path);
-        let held = self.lock_only(&target)?;
+        let same = held.filter(|held| held.target == target).map(|held| held.held);
+        let held = match same {
+            Some(held) => held,
+            None => self.lock_only(&target)?,
+        };
         let (file, look) = self.open()?;
         self.catch_up(&file, &look)?;
-        Ok(Locked { file, target, _lock: held })
+        Ok(Locked { file, target, held })
     }
 
     /// Opens the file to append, if it is not open.
@@ -168,8 +173,9 @@ impl Source {
         self.sidecar.lock(&Sidecar::path_of(target), self.options.lock_timeout)
     }
 
-    /// Appends lessons as one write. Returns `false` if the file was removed, renamed or replaced
-    /// meanwhile, by somebody who does not know the lock: then nobody will find them there.
+    /// Appends lessons as one write; if there are none, has on the disk what is there. Returns
+    /// `false` if the file was removed, renamed or replaced meanwhile, by somebody who does not know
+    /// the lock: then nobody will find them there.
     pub(crate) fn append(
         &mut self,
         locked: &Locked,
@@ -178,7 +184,7 @@ impl Source {
         let file = &*locked.file;
         let mut bytes = Vec::with_capacity(lessons.iter().map(|l| l.raw().len() + 1).sum());
         // A last line without an end, whole or torn, must not be glued to ours.
-        if self.intake.is_inside_line() {
+        if self.intake.is_inside_line() && !lessons.is_empty() {
             bytes.push(b'\n');
         }
         for lesson in lessons {
@@ -215,7 +221,8 @@ impl Source {
     /// Returns the error of a file that is never the same when it is written.
     pub(crate) fn replaced(&self) -> WriteError {
         let source = io::Error::other("other programs put another file in its place all the time");
-        WriteError::Write { path: self.path.clone(), source }
+        // What was appended to one of those may be in the next.
+        WriteError::Unread(OpenError::Read { path: self.path.clone(), source })
     }
 
     /// Returns whether another file stands under the name, or none. The one that was written may have
@@ -433,17 +440,17 @@ mod tests {
         let path = dir.path().join("lessons.jsonl");
         let lesson = [Arc::new(Lesson::parse_line("{\"id\":\"a\"}").unwrap())];
         let mut source = Source::new(path.clone(), Options::default());
-        drop(source.lock().unwrap());
+        drop(source.lock(None).unwrap());
         assert!(path.exists() && !source.is_entry_synced);
         for _ in 0..2 {
-            let locked = source.lock().unwrap();
+            let locked = source.lock(None).unwrap();
             source.append(&locked, &lesson).unwrap();
             assert!(source.is_entry_synced);
         }
         // Another file in its place, as a compaction puts it there.
         fs::copy(&path, dir.path().join("new")).unwrap();
         fs::rename(dir.path().join("new"), &path).unwrap();
-        let locked = source.lock().unwrap();
+        let locked = source.lock(None).unwrap();
         assert!(!source.is_entry_synced);
         source.append(&locked, &lesson).unwrap();
         assert!(source.is_entry_synced);

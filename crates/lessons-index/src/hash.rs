@@ -12,9 +12,14 @@ pub(crate) fn of(text: &str) -> u64 {
     STATE.hash_one(text)
 }
 
+/// Returns what words are hashed with.
+pub(crate) fn hasher() -> &'static Hasher {
+    &STATE
+}
+
 /// Hashes a word of a text.
-pub(crate) fn of_word(word: &[u8]) -> u64 {
-    let mut hasher = STATE.build_hasher();
+pub(crate) fn of_word(hasher: &Hasher, word: &[u8]) -> u64 {
+    let mut hasher = hasher.build_hasher();
     hasher.write(word);
     hasher.finish()
 }

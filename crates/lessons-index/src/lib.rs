@@ -107,6 +107,7 @@ mod hash;
 mod index;
 mod intake;
 mod lesson;
+mod lists;
 mod lock;
 mod marks;
 mod mask;

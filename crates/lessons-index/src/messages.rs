@@ -31,12 +31,15 @@ impl Messages {
         // One by one into pages that are huge from the start: memory is what this waits for.
         let mut bytes = Growing::with_room(segment.message_bytes() + count);
         let (mut message, mut ends) = (Vec::new(), Vec::with_capacity(count));
-        for doc in 0..segment.len() {
-            message.clear();
-            segment.fold_message(doc, &mut message);
-            message.push(BORDER);
-            bytes.append(&message);
-            ends.push(narrow(bytes.len() - 1));
+        for docs in segment.docs_together() {
+            segment.touch(docs.clone(), |texts| texts.message);
+            for doc in docs {
+                message.clear();
+                segment.fold_message(doc, &mut message);
+                message.push(BORDER);
+                bytes.append(&message);
+                ends.push(narrow(bytes.len() - 1));
+            }
         }
         let mut messages = Self { bytes: bytes.finish(), ends: ends.into(), signature: None };
         if count >= INDEXED_FROM {

@@ -1,6 +1,7 @@
 //! An immutable part of the index.
 
 use std::borrow::Cow;
+use std::hint::black_box;
 use std::ops::Range;
 use std::sync::OnceLock;
 
@@ -130,6 +131,27 @@ impl Segment {
         }
     }
 
+    /// Returns all lessons, in ranges of a few that are read together.
+    pub(crate) fn docs_together(&self) -> impl Iterator<Item = Range<u32>> {
+        const TOGETHER: u32 = 16;
+        let len = self.len();
+        (0..len.div_ceil(TOGETHER)).map(move |at| at * TOGETHER..len.min((at + 1) * TOGETHER))
+    }
+
+    /// Brings one text of each of some lessons into the cache, which does not wait for one after the
+    /// other: lines are far from each other.
+    pub(crate) fn touch(&self, docs: Range<u32>, text: impl Fn(&Texts) -> Spot) {
+        const CACHE_LINE: usize = 64;
+        let docs = docs.start as usize..docs.end as usize;
+        let all = self.places[docs.clone()].iter().zip(&self.texts[docs]);
+        let any = all.fold(0, |any, (place, texts)| {
+            let text = text(texts).of_line(self.line(*place)).map_or(&[][..], |(text, _)| text);
+            let last = text.last().copied().unwrap_or_default();
+            text.iter().step_by(CACHE_LINE).fold(any ^ last, |any, byte| any ^ byte)
+        });
+        black_box(any);
+    }
+
     /// Folds a text that needs no decoding at all; returns whether it is one.
     fn fold_plain(&self, doc: u32, spot: Spot, out: &mut Vec<u8>) -> bool {
         match spot.of_line(self.line(self.place(doc))) {
@@ -227,7 +249,24 @@ impl Segment {
 
     /// Returns the first lesson that the test holds for, if it holds for all behind that one too.
     pub(crate) fn first(&self, test: impl Fn((i64, i32)) -> bool) -> u32 {
-        let (mut low, mut high) = (0, self.len());
+        self.first_of(0..self.len(), test)
+    }
+
+    /// The same, if that lesson is likely to be near the start.
+    pub(crate) fn first_soon(&self, test: impl Fn((i64, i32)) -> bool) -> u32 {
+        let (mut low, mut step) = (0, 1);
+        while step <= self.len() - low {
+            if test(self.time_parts(low + step - 1)) {
+                return self.first_of(low..low + step - 1, test);
+            }
+            low += step;
+            step = step.saturating_mul(2);
+        }
+        self.first_of(low..self.len(), test)
+    }
+
+    fn first_of(&self, docs: Range<u32>, test: impl Fn((i64, i32)) -> bool) -> u32 {
+        let (mut low, mut high) = (docs.start, docs.end);
         while low < high {
             let middle = low + (high - low) / 2;
             if test(self.time_parts(middle)) { high = middle } else { low = middle + 1 }

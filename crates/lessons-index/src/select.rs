@@ -25,6 +25,9 @@ type Parts = (i64, i32);
 /// rather than have all messages folded for one query.
 const SHORT: usize = 16;
 
+/// Of a range with so few lessons each is looked at, rather than the lists of what is wanted.
+const NEAR: usize = 32;
+
 /// So many lessons are looked for at once, rather than one after the other.
 const FEW: usize = 256;
 
@@ -141,32 +144,53 @@ impl<'s> Selection<'s> {
         Selected { sort: self.sort, parts }
     }
 
-    /// Returns the newest lessons, not one after the other. In all segments but the first, which is
-    /// the largest, only what is newer than the oldest so far is looked at, and that most often is
-    /// little: so it makes no great difference how many segments there are.
+    /// Returns the newest lessons, not one after the other. The newest parts come first; in each only
+    /// what is newer than the oldest so far is looked at, and that most often is little: so it makes
+    /// no great difference how many segments there are.
     fn newest(&self, limit: usize) -> Selected<'s> {
         let mut found: Vec<LessonRef<'s>> = Vec::new();
         let settle = |found: &mut Vec<LessonRef<'s>>| {
             found.sort_unstable_by(|a, b| self.sort.compare(a, b));
             found.truncate(limit);
         };
-        for segment in self.state.segments.iter() {
+        found.extend(self.slots().filter(|lesson| self.is_behind(lesson)));
+        settle(&mut found);
+        let state = self.state;
+        let mut one_by_one = |segment: &'s Segment| {
             let oldest = found.get(limit - 1).map(LessonRef::time_parts);
             if oldest.is_some_and(|oldest| segment.time_parts(0) < oldest) {
-                continue;
+                return;
             }
             let mut range = self.range(segment);
             if let Some(oldest) = oldest {
-                range.end = range.end.min(segment.first(|time| time < oldest));
+                range.end = range.end.min(segment.first_soon(|time| time < oldest));
             }
-            if !range.is_empty() {
+            if range.is_empty() {
+                return;
+            }
+            let before = found.len();
+            if range.len() <= NEAR {
+                let docs = range.filter(|doc| self.wants_doc(segment, *doc));
+                let docs = docs.map(|doc| LessonRef::doc(segment, doc));
+                found.extend(docs.filter(|lesson| self.is_behind(lesson)));
+            } else {
                 let docs = self.docs(segment, range).map(|doc| LessonRef::doc(segment, doc));
                 found.extend(docs.filter(|lesson| self.is_behind(lesson)).take(limit));
+            }
+            if found.len() > before {
                 settle(&mut found);
             }
+        };
+        match &state.segments[..] {
+            [] => {}
+            [segment] => one_by_one(segment),
+            segments => {
+                let mut segments: Vec<&'s Segment> = segments.iter().map(|s| &**s).collect();
+                // Of those with the same the largest stays first.
+                segments.sort_by_key(|segment| Reverse(segment.time_parts(0)));
+                segments.into_iter().for_each(one_by_one);
+            }
         }
-        found.extend(self.slots().filter(|lesson| self.is_behind(lesson)));
-        settle(&mut found);
         let part: Box<dyn Iterator<Item = LessonRef<'s>>> = Box::new(found.into_iter());
         Selected { sort: self.sort, parts: vec![part.peekable()] }
     }
@@ -200,15 +224,28 @@ impl<'s> Selection<'s> {
 
     fn wants(&self, slot: &crate::tail::Slot) -> bool {
         let lesson = LessonRef::slot(slot);
+        self.has_values(&lesson)
+            && self.is_in_range(lesson.time_parts())
+            && self.needle.as_ref().is_none_or(|needle| needle.find(slot.folded()).is_some())
+            && has_metadata(&self.metadata, &lesson)
+    }
+
+    /// The same for a lesson of a segment that is in the range of time.
+    fn wants_doc(&self, segment: &Segment, doc: u32) -> bool {
+        let lesson = LessonRef::doc(segment, doc);
+        self.has_values(&lesson)
+            && segment.is_visible(doc, self.state.seq)
+            && self.needle.as_ref().is_none_or(|needle| has_text(segment, doc, needle, true))
+            && has_metadata(&self.metadata, &lesson)
+    }
+
+    fn has_values(&self, lesson: &LessonRef<'_>) -> bool {
         let is_one_of = |(field, values): (Field, &Option<Vec<String>>)| {
             let text = lesson.exact(field);
             values.as_ref().is_none_or(|values| values.iter().any(|value| value == text))
         };
-        lesson.times_seen() >= self.min_times
-            && Field::ALL.into_iter().zip(&self.exact).all(is_one_of)
-            && self.is_in_range(lesson.time_parts())
-            && self.needle.as_ref().is_none_or(|needle| needle.find(slot.folded()).is_some())
-            && has_metadata(&self.metadata, &lesson)
+        Field::ALL.into_iter().zip(&self.exact).all(is_one_of)
+            && (self.min_times == 0 || lesson.times_seen() >= self.min_times)
     }
 
     /// Returns the selected lessons of a segment among those of a range, newest first.

@@ -25,6 +25,7 @@ const SAMPLE: usize = 8;
 
 /// Bits that tell which texts of three bytes are in no message at all.
 const SEEN_BITS: u32 = 20;
+const SEEN: usize = 1 << (SEEN_BITS - 6);
 
 /// More rows of a needle hardly say more.
 const MAX_ROWS: usize = 16;
@@ -52,9 +53,11 @@ impl Signature {
         let width = messages.len().div_ceil(GROUP).next_multiple_of(TILE);
         let mut bits = Memory::zeroed(ROWS * width * 8);
         let mut counts = vec![0; ROWS];
-        let mut seen = vec![0_u64; 1 << (SEEN_BITS - 6)];
+        let mut seen = vec![0_u64; SEEN];
         // The first stays in the fastest cache, the second in the next.
         let (mut group, mut tile) = (vec![0_u64; ROWS], vec![[0_u64; TILE]; ROWS]);
+        // Their numbers of words are known, so that no place in them has to be checked.
+        let group: &mut [u64; ROWS] = group.as_mut_array().expect("there are so many");
         for first in (0..width).step_by(TILE) {
             for at in 0..TILE {
                 let start = (first + at) * GROUP;
@@ -69,7 +72,7 @@ impl Signature {
                     };
                     for_each_part(messages.get(doc), |hash| group[row(hash)] |= bit, see);
                 }
-                for (words, word) in tile.iter_mut().zip(&mut group) {
+                for (words, word) in tile.iter_mut().zip(group.iter_mut()) {
                     words[at] = std::mem::take(word);
                 }
             }
@@ -149,19 +152,26 @@ impl Signature {
 /// of three bytes too.
 #[inline]
 fn for_each_part(text: &[u8], mut on_part: impl FnMut(u64), mut on_three: impl FnMut(u64)) {
-    let mut three = |part: u64| {
-        let hash = hash(part);
-        on_part(hash);
-        on_three(hash);
+    const THREE: u64 = (1 << 24) - 1;
+    const FIVE: u64 = (1 << 40) - 1;
+    let mut take = |word: u64, has_five: bool| {
+        let three = hash(word & THREE);
+        on_part(three);
+        on_three(three);
+        if has_five {
+            on_part(hash(word & FIVE));
+        }
     };
-    for part in text.windows(3) {
-        let [a, b, c] = part.try_into().expect("three bytes");
-        three(u32::from_le_bytes([a, b, c, 0]).into());
+    for window in text.windows(8) {
+        take(u64::from_le_bytes(window.try_into().expect("eight bytes")), true);
     }
-    for part in text.windows(5) {
-        let mut five = [0; 8];
-        five[..5].copy_from_slice(part);
-        on_part(hash(u64::from_le_bytes(five)));
+    let last = &text[text.len().saturating_sub(7)..];
+    let mut rest = [0; 8];
+    rest[..last.len()].copy_from_slice(last);
+    let mut word = u64::from_le_bytes(rest);
+    for left in (3..=last.len()).rev() {
+        take(word, left >= 5);
+        word >>= 8;
     }
 }
 

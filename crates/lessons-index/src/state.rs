@@ -117,7 +117,8 @@ impl State {
         let in_pages =
             self.pages_with_len().rev().find_map(|(page, len)| page.end(len, hash, id, self.seq));
         let ended = in_pages.map(|slot| slot.lesson.raw().len() as u64).or_else(|| {
-            self.segments.iter().rev().find_map(|segment| {
+            // Most lessons are in the first segment, which is the largest.
+            self.segments.iter().find_map(|segment| {
                 let doc = segment.end(hash, id, self.seq)?;
                 Some(u64::from(segment.place(doc).len))
             })

@@ -78,9 +78,10 @@ impl Store {
                 ended.push((hash, id.into(), seq));
             }
         };
-        let next = self.current.load().with(change, &mut note);
+        let now = self.current.load();
+        let next = now.with(change, &mut note);
         work.epoch += u64::from(is_fresh);
-        let is_due = !work.is_merging && self.plan(&next, work.epoch).is_some();
+        let is_due = !work.is_merging && self.is_due(&now, &next, work.epoch);
         work.is_merging |= is_due;
         self.current.store(Arc::new(next));
         is_due
@@ -143,6 +144,15 @@ impl Store {
         self.current.store(Arc::new(State { segments, pages, last_len, summary, ..*now }));
     }
 
+    /// Returns whether there is something to merge now, or at least more than there was before.
+    fn is_due(&self, now: &State, next: &State, epoch: u64) -> bool {
+        let has_full_page = next.pages.len() > 1 || next.last_len == PAGE;
+        let is_dead = |segment: &Arc<Segment>| segment.dead_count() == segment.len();
+        has_full_page
+            || next.segments.iter().any(is_dead)
+            || (!Arc::ptr_eq(&now.segments, &next.segments) && self.plan(next, epoch).is_some())
+    }
+
     /// Returns what is to be merged: pages that are full, and the segments that are not more than
     /// twice as large as what they are merged with, so that a lesson is copied O(log n) times and
     /// there are O(log n) segments, however large the changes are that come in.
@@ -157,7 +167,8 @@ impl Store {
         let mut bytes: usize = pages.iter().map(|page| page.raw_bytes()).sum();
         let mut segments: Vec<Arc<Segment>> = Vec::new();
         for segment in by_size {
-            if lessons > 0 && alive(segment) > 2 * lessons {
+            let is_first = full == 0 && segments.is_empty();
+            if !is_first && alive(segment) > 2 * lessons {
                 break;
             }
             // Of a segment whose lessons are all dead nothing is copied.

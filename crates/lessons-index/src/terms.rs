@@ -6,7 +6,8 @@ use std::hint::black_box;
 use crate::draft::narrow;
 use crate::fold;
 use crate::hash;
-use crate::memory::Memory;
+use crate::lists::{Lists, Tail};
+use crate::memory::{Growing, Memory};
 use crate::record::Field;
 use crate::segment::Segment;
 
@@ -21,10 +22,11 @@ pub(crate) const MAX_LEN: u8 = u8::MAX;
 /// Words are letters, digits and `_`; all of what is not ASCII counts as letters, so that
 /// [`part_words`] comes first. Single bytes are no words.
 pub(crate) fn for_each_word(folded: &[u8], mut on_word: impl FnMut(u64, &[u8])) {
+    let hasher = hash::hasher();
     let mut on_range = |start: usize, end: usize| {
         if end - start > 1 {
             let word = &folded[start..end];
-            on_word(hash::of_word(word), word);
+            on_word(hash::of_word(hasher, word), word);
         }
     };
     // Where the word in hand begins.
@@ -160,68 +162,68 @@ fn is_dense(count: u32, lessons: usize) -> bool {
     count as usize > lessons / DENSE
 }
 
-/// Is every distinct word of every lesson, one after the other, by number.
+/// Collects the words of one lesson after the other.
 struct Stream {
     known: Known,
-    words: Vec<u32>,
-    /// Where the words of each lesson end.
-    ends: Vec<u32>,
+    /// The gaps of each word.
+    gaps: Lists,
+    /// How many distinct words each lesson has.
+    lens: Vec<u8>,
 }
 
-/// Lessons whose words are looked up together.
-const BATCH: u32 = 16;
-
-/// Numbers words by their hash, in a table with one line of the cache for each look-up.
+/// Finds words by their hash, in a table with one line of the cache for each look-up.
 struct Known {
     slots: Vec<Slot>,
     len: usize,
 }
 
-#[derive(Clone, Copy)]
+/// Is a word, or free if no lesson has it.
+#[derive(Clone, Copy, Default)]
 struct Slot {
     hash: u64,
-    /// `EMPTY` or a number.
-    number: u32,
-    /// How many lessons have it, and how many bytes the gaps between them take.
+    /// How many lessons have it.
     count: u32,
-    bytes: u32,
     /// One more than the last of them.
     next: u32,
+    gaps: Tail,
 }
-
-const EMPTY: u32 = u32::MAX;
-const FREE: Slot = Slot { hash: 0, number: EMPTY, count: 0, bytes: 0, next: 0 };
 
 impl Known {
     fn new() -> Self {
-        Self { slots: vec![FREE; 1 << 12], len: 0 }
+        Self { slots: vec![Slot::default(); 1 << 12], len: 0 }
     }
 
-    /// Returns the slot of a word; a new word gets the next number.
+    /// Returns the slot of a word; a lesson is to be added to a new one.
+    #[inline]
     fn get(&mut self, hash: u64) -> &mut Slot {
         if self.len >= self.slots.len() / 4 * 3 {
-            let slots = vec![FREE; self.slots.len() * 2];
-            for slot in std::mem::replace(&mut self.slots, slots) {
-                if slot.number != EMPTY {
-                    let at = self.find(slot.hash);
-                    self.slots[at] = slot;
-                }
-            }
+            self.grow();
         }
         let at = self.find(hash);
         let slot = &mut self.slots[at];
-        if slot.number == EMPTY {
-            *slot = Slot { hash, number: narrow(self.len), ..FREE };
+        if slot.count == 0 {
+            slot.hash = hash;
             self.len += 1;
         }
         slot
     }
 
+    #[cold]
+    fn grow(&mut self) {
+        let slots = vec![Slot::default(); self.slots.len() * 2];
+        for slot in std::mem::replace(&mut self.slots, slots) {
+            if slot.count > 0 {
+                let at = self.find(slot.hash);
+                self.slots[at] = slot;
+            }
+        }
+    }
+
     /// Brings slots that are about to be asked for into the cache, which does not wait for one after
     /// the other.
     fn touch(&self, hashes: &[u64]) {
-        let numbers = hashes.iter().map(|hash| self.slots[self.start(*hash)].number);
-        black_box(numbers.fold(0, |all, number| all ^ number));
+        let counts = hashes.iter().map(|hash| self.slots[self.start(*hash)].count);
+        black_box(counts.fold(0, |all, count| all ^ count));
     }
 
     fn start(&self, hash: u64) -> usize {
@@ -231,48 +233,42 @@ impl Known {
     fn find(&self, hash: u64) -> usize {
         let mask = self.slots.len() - 1;
         let mut at = self.start(hash);
-        while self.slots[at].number != EMPTY && self.slots[at].hash != hash {
+        while self.slots[at].count > 0 && self.slots[at].hash != hash {
             at = (at + 1) & mask;
         }
         at
     }
 }
 
-/// Is where a word's list or row begins, and then where its next gap goes.
-#[derive(Clone, Copy, Default)]
-struct Place {
-    at: usize,
-    next: u32,
-    is_dense: bool,
-}
-
 impl Stream {
     fn of(segment: &Segment) -> Self {
+        /// About as many bytes as the gaps of the words of a lesson take, and their room.
+        const ROOM: usize = 64;
         let count = segment.len() as usize;
         let mut stream = Self {
             known: Known::new(),
-            words: Vec::with_capacity(count * 16),
-            ends: Vec::with_capacity(count),
+            gaps: Lists::with_room(count * ROOM),
+            lens: Vec::with_capacity(count),
         };
         let (mut text, mut hashes, mut ends) = (Vec::new(), Vec::new(), Vec::new());
-        for doc in 0..segment.len() {
-            let pattern = segment.column(Field::Pattern).text_of(doc);
-            text.clear();
-            match segment.messages.get() {
-                Some(messages) => text.extend_from_slice(messages.get(doc as usize)),
-                None => segment.fold_message(doc, &mut text),
+        for docs in segment.docs_together() {
+            segment.touch(docs.clone(), |texts| texts.resolution);
+            for doc in docs {
+                let pattern = segment.column(Field::Pattern).text_of(doc);
+                text.clear();
+                match segment.messages.get() {
+                    Some(messages) => text.extend_from_slice(messages.get(doc as usize)),
+                    None => segment.fold_message(doc, &mut text),
+                }
+                text.push(b' ');
+                segment.fold_resolution(doc, &mut text);
+                text.push(b' ');
+                ranked_text(&[pattern], &mut text);
+                for_each_word(&text, |word, _| hashes.push(word));
+                ends.push(hashes.len());
             }
-            text.push(b' ');
-            segment.fold_resolution(doc, &mut text);
-            text.push(b' ');
-            ranked_text(&[pattern], &mut text);
-            for_each_word(&text, |word, _| hashes.push(word));
-            ends.push(hashes.len());
-            if (doc + 1).is_multiple_of(BATCH) {
-                stream.take(&mut hashes, &mut ends);
-            }
+            stream.take(&mut hashes, &mut ends);
         }
-        stream.take(&mut hashes, &mut ends);
         stream
     }
 
@@ -281,64 +277,49 @@ impl Stream {
         self.known.touch(hashes);
         let mut from = 0;
         for end in ends.drain(..) {
-            let doc = narrow(self.ends.len());
+            let (doc, mut len) = (narrow(self.lens.len()), 0);
             for word in &hashes[from..end] {
                 let slot = self.known.get(*word);
-                if slot.count == 0 || slot.next <= doc {
+                if slot.next <= doc {
+                    put_gap(doc - slot.next, |byte| self.gaps.push(&mut slot.gaps, byte));
                     slot.count += 1;
-                    slot.bytes += gap_len(doc - slot.next);
                     slot.next = doc + 1;
-                    self.words.push(slot.number);
+                    len += 1;
                 }
             }
-            self.ends.push(narrow(self.words.len()));
+            self.lens.push(u8::try_from(len).unwrap_or(MAX_LEN));
             from = end;
         }
         hashes.clear();
     }
 
     fn pack(self) -> Terms {
-        let Self { known, words, ends } = self;
-        let lessons = ends.len();
-        let width = lessons.div_ceil(64);
+        let Self { known, gaps: lists_of_gaps, lens } = self;
+        let width = lens.len().div_ceil(64);
         let mut by_hash = known.slots;
-        by_hash.retain(|slot| slot.number != EMPTY);
+        by_hash.retain(|slot| slot.count > 0);
         by_hash.sort_unstable_by_key(|slot| slot.hash);
-        let mut places = vec![Place::default(); by_hash.len()];
-        let (mut gaps_len, mut rows) = (0, 0);
+        let is_dense = |slot: &&Slot| is_dense(slot.count, lens.len());
+        let mut bits = vec![0_u64; by_hash.iter().filter(is_dense).count() * width];
+        let mut gaps = Growing::with_room(lists_of_gaps.len());
+        let (mut own, mut rows) = (Vec::new(), 0);
         let mut lists = Vec::with_capacity(by_hash.len());
-        for word in &by_hash {
-            let is_dense = is_dense(word.count, lessons);
-            let at = if is_dense { rows } else { gaps_len };
-            places[word.number as usize] = Place { at, next: 0, is_dense };
-            lists.push((word.count, narrow(at)));
-            if is_dense {
+        for slot in &by_hash {
+            own.clear();
+            lists_of_gaps.read(slot.gaps, &mut own);
+            if is_dense(&slot) {
+                lists.push((slot.count, narrow(rows)));
+                set_bits(&own, slot.count, &mut bits[rows * width..(rows + 1) * width]);
                 rows += 1;
             } else {
-                gaps_len += word.bytes as usize;
+                lists.push((slot.count, narrow(gaps.len())));
+                gaps.append(&own);
             }
-        }
-        let (mut gaps, mut bits) = (Memory::zeroed(gaps_len), vec![0_u64; rows * width]);
-        let mut lens = Vec::with_capacity(lessons);
-        let mut from = 0;
-        for (doc, end) in (0_u32..).zip(&ends) {
-            let own = &words[from..*end as usize];
-            for number in own {
-                let place = &mut places[*number as usize];
-                if place.is_dense {
-                    bits[place.at * width + doc as usize / 64] |= 1 << (doc % 64);
-                } else {
-                    place.at += put_gap(doc - place.next, &mut gaps[place.at..]);
-                    place.next = doc + 1;
-                }
-            }
-            lens.push(u8::try_from(own.len()).unwrap_or(MAX_LEN));
-            from = *end as usize;
         }
         Terms {
             words: by_hash.iter().map(|slot| slot.hash).collect(),
             lists: lists.into(),
-            gaps,
+            gaps: gaps.finish(),
             bits: bits.into(),
             width,
             shortest_len: lens.iter().min().copied().unwrap_or_default(),
@@ -348,20 +329,14 @@ impl Stream {
     }
 }
 
-fn gap_len(gap: u32) -> u32 {
-    (32 - gap.leading_zeros()).div_ceil(7).max(1)
-}
-
-/// Writes a gap and returns how many bytes it takes.
-fn put_gap(mut gap: u32, out: &mut [u8]) -> usize {
-    let mut len = 0;
+/// Hands on the bytes of a gap.
+#[inline]
+fn put_gap(mut gap: u32, mut put: impl FnMut(u8)) {
     while gap >= 0x80 {
-        out[len] = 0x80 | u8::try_from(gap & 0x7F).expect("seven bits");
+        put(0x80 | u8::try_from(gap & 0x7F).expect("seven bits"));
         gap >>= 7;
-        len += 1;
     }
-    out[len] = u8::try_from(gap).expect("seven bits");
-    len + 1
+    put(u8::try_from(gap).expect("seven bits"));
 }
 
 fn set_bits(gaps: &[u8], count: u32, bits: &mut [u64]) {
@@ -396,7 +371,7 @@ mod tests {
             let text = [text, b"x".repeat(long)].concat();
             let is_inside = |b: &u8| b.is_ascii_alphanumeric() || *b == b'_' || *b >= 0x80;
             let words = text.split(|b| !is_inside(b)).filter(|word| word.len() > 1);
-            let wanted: Vec<(u64, &[u8])> = words.map(|w| (hash::of_word(w), w)).collect();
+            let wanted: Vec<(u64, &[u8])> = words.map(|w| (hash::of_word(hash::hasher(), w), w)).collect();
             let mut found = Vec::new();
             for_each_word(&text, |hash, word| found.push((hash, word.to_vec())));
             prop_assert_eq!(found.len(), wanted.len());

@@ -90,6 +90,19 @@ fn where_all_are_refused_the_tries_come_to_an_end() {
     assert!(report.pushes() <= 1 + 2 * 7 * 8, "{}", report.pushes());
 }
 
+/// `main` is checked out, so it does not follow.
+#[test]
+fn a_commit_that_is_at_the_remote_only_is_named_as_it_is_there() {
+    let fixture = Fixture::new();
+    fixture.move_remote("main", "theirs.txt", "theirs\n");
+    let commit = Commit::new("main", "m").write("m.txt", "m\n");
+    let operations = vec![Operation::commit("m", commit), push("main")];
+    let report = with(&fixture, OnMoved::Rebase).apply(operations).unwrap();
+    assert_eq!(landed(&report, "m"), landed(&report, "push main"));
+    let there = fixture.at_remote(["rev-parse", "main"]);
+    assert_eq!(there.trim(), landed(&report, "m").to_string());
+}
+
 #[test]
 fn a_remote_that_moved_is_merged() {
     let fixture = with_moved_branch("theirs.txt");

@@ -205,6 +205,9 @@ fn what_is_pushed_by_a_group_has_landed_also_where_it_is_made_again() {
             landed(&report, id);
         }
         assert_eq!(fixture.at_remote(["show", "main:m.txt", "main:theirs.txt"]), "m\ntheirs\n");
+        // What it is said to have made is there.
+        let made = landed(&report, "m").to_string();
+        fixture.at_remote(["merge-base", "--is-ancestor", &made, "main"]);
         fixture.assert_sound();
     }
 }

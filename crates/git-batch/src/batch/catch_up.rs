@@ -98,6 +98,14 @@ impl Batch<'_, '_> {
         store.contains(id, ours) || images.any(|image| store.contains(id, image))
     }
 
+    /// What a commit is in what was pushed: itself, or what it was made again as.
+    pub(super) fn image_in(&self, pushed: ObjectId, commit: ObjectId) -> ObjectId {
+        match self.remade.get(&commit) {
+            Some(new) if !self.session.store.contains(pushed, commit) => *new,
+            _ => commit,
+        }
+    }
+
     /// What an earlier process has brought together with the remote's in place of `ours`.
     pub(super) fn instead(&self, name: &FullName, ours: ObjectId) -> Option<ObjectId> {
         let id = *self.resumed.as_ref()?.get(name)?;

@@ -296,7 +296,7 @@ impl Batch<'_, '_> {
             let outcome = match results.get(&p.branch) {
                 Some(Ok(pushed)) => Outcome::landed(match p.kind {
                     PendingKind::Push => *pushed,
-                    PendingKind::Local | PendingKind::Remote => p.commit,
+                    PendingKind::Local | PendingKind::Remote => self.image_in(*pushed, p.commit),
                 }),
                 Some(Err(outcome)) => outcome.clone(),
                 None => unheard(&p.branch).into(),

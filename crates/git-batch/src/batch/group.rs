@@ -290,7 +290,7 @@ impl Batch<'_, '_> {
                 // Also where the remote did not keep to the rule: what has moved has landed.
                 Some(Ok(pushed)) => {
                     let is_push = p.kind == PendingKind::Push;
-                    let commit = if is_push { *pushed } else { p.commit };
+                    let commit = if is_push { *pushed } else { self.image_in(*pushed, p.commit) };
                     outcomes[p.operation] = Some(Outcome::landed(commit));
                 }
                 Some(Err(outcome)) if !is_innocent(outcome) || !has_culprit => {

@@ -1,15 +1,28 @@
-//! Branches that an input has moved at the remote only, and goes on with in a later batch.
+//! Where branches stand, those included that an input has moved at the remote only and goes on with in a
+//! later batch.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use gix::ObjectId;
 use gix::refs::FullName;
 
-use super::Batch;
+use super::{Batch, Branch};
 use crate::passage::branch_of;
 use crate::{OpError, Operation, OperationKind, Outcome};
 
 impl Batch<'_, '_> {
+    /// The branch as the batch sees it now.
+    pub(super) fn branch(&mut self, name: &FullName) -> Result<&mut Branch, OpError> {
+        if !self.branches.contains_key(name) {
+            let here = self.session.store.branch_tip(name)?;
+            let there = self.landed_beyond(name, here)?;
+            let (start, is_there) = (there.or(here), there.is_some());
+            let branch = Branch { start, tip: start, remote_only: is_there, ..Branch::default() };
+            self.branches.insert(name.clone(), branch);
+        }
+        Ok(self.branches.get_mut(name).expect("it was inserted above"))
+    }
+
     /// Notes where operations that have ended before have brought branches which are checked out: what they
     /// have made, or what was pushed in place of that.
     pub(super) fn note_landed<'o>(
@@ -40,7 +53,7 @@ impl Batch<'_, '_> {
     /// Where a branch goes on that is at `here`: at what operations of the input have landed on it, if that
     /// is at the remote still and the branch is behind it. All else would be without that commit, or take
     /// it back to the remote.
-    pub(super) fn landed_beyond(
+    fn landed_beyond(
         &mut self,
         name: &FullName,
         here: Option<ObjectId>,

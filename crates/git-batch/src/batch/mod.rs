@@ -276,18 +276,6 @@ impl Batch<'_, '_> {
         Ok(Pending { operation: index, branch: name, commit, kind, needs, left_out })
     }
 
-    /// The branch as the batch sees it now.
-    fn branch(&mut self, name: &FullName) -> Result<&mut Branch, OpError> {
-        if !self.branches.contains_key(name) {
-            let here = self.session.store.branch_tip(name)?;
-            let there = self.landed_beyond(name, here)?;
-            let (start, is_there) = (there.or(here), there.is_some());
-            let branch = Branch { start, tip: start, remote_only: is_there, ..Branch::default() };
-            self.branches.insert(name.clone(), branch);
-        }
-        Ok(self.branches.get_mut(name).expect("it was inserted above"))
-    }
-
     /// Puts a new tip on a branch and says what has to happen for the operation to land.
     fn advance(
         &mut self,
@@ -359,21 +347,6 @@ impl Batch<'_, '_> {
             }
         }
         Ok(who)
-    }
-
-    /// Remembers what later operations on the same new branch have to say about it.
-    fn note_failure(&mut self, index: usize, kind: &OperationKind, outcome: &Outcome) {
-        let name = match kind {
-            OperationKind::Commit(commit) => guard::refname::branch(&commit.branch),
-            OperationKind::Merge(merge) => guard::refname::branch(&merge.into),
-            OperationKind::Push(_) => return,
-        };
-        let Ok(name) = name else { return };
-        let Ok(state) = self.branch(&name) else { return };
-        match outcome {
-            Outcome::NoChange { commit, .. } => state.unchanged = Some(*commit),
-            _ => state.failed = Some(index),
-        }
     }
 }
 

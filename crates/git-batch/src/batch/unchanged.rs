@@ -1,4 +1,5 @@
-//! Operations that find nothing to change, because of others that are not done yet.
+//! Operations that find nothing to change, because of others that are not done yet, and those that fail, as far
+//! as it matters to what comes after them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,6 +19,21 @@ impl Batch<'_, '_> {
     /// The same of a branch that is named as a base.
     pub(super) fn last_step_at(&self, base: &str) -> Option<usize> {
         self.last_step(&guard::refname::branch(base).ok()?)
+    }
+
+    /// Remembers what later operations on the same new branch have to say about it.
+    pub(super) fn note_failure(&mut self, index: usize, kind: &OperationKind, outcome: &Outcome) {
+        let name = match kind {
+            OperationKind::Commit(commit) => guard::refname::branch(&commit.branch),
+            OperationKind::Merge(merge) => guard::refname::branch(&merge.into),
+            OperationKind::Push(_) => return,
+        };
+        let Ok(name) = name else { return };
+        let Ok(state) = self.branch(&name) else { return };
+        match outcome {
+            Outcome::NoChange { commit, .. } => state.unchanged = Some(*commit),
+            _ => state.failed = Some(index),
+        }
     }
 
     /// Notes an operation that has found nothing to change, if that is because of another one.

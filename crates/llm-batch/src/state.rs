@@ -13,7 +13,7 @@
 mod lock;
 mod place;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::{self, File};
 use std::iter;
 use std::path::{Path, PathBuf};
@@ -398,19 +398,44 @@ fn scan(dir: &Path) -> Result<Vec<u64>, Error> {
             });
         }
     }
+    with_late(dir, intents, &statuses)
+}
+
+/// Returns the numbers of the intents in order, with those that were written while the folder was read:
+/// of them only what came later may have been seen.
+fn with_late(dir: &Path, mut intents: Vec<u64>, later: &[u64]) -> Result<Vec<u64>, Error> {
     intents.sort_unstable();
-    if let Some(orphan) = statuses.iter().find(|number| intents.binary_search(number).is_err()) {
-        return Err(Error::StateFile {
-            path: dir.join(intent_file(*orphan)),
-            problem: "is missing; restore it, or use a new state folder".to_owned(),
-        });
+    let mut late = BTreeSet::new();
+    for number in later {
+        let path = dir.join(intent_file(*number));
+        if intents.binary_search(number).is_ok() || late.contains(number) {
+            continue;
+        }
+        if !exists(&path)? {
+            let problem = "is missing; restore it, or use a new state folder".to_owned();
+            return Err(Error::StateFile { path, problem });
+        }
+        late.insert(*number);
     }
+    intents.extend(late);
+    intents.sort_unstable();
     Ok(intents)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Who looked on while a create was written down was told that its intent is missing.
+    #[test]
+    fn an_intent_that_is_written_while_the_folder_is_read_is_not_missing() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join(intent_file(3)), "").unwrap();
+        let scanned = |later: &[u64]| with_late(dir.path(), vec![2, 1], later);
+        assert_eq!(scanned(&[3, 2, 3]).unwrap(), [1, 2, 3]);
+        let said = scanned(&[3, 4]).unwrap_err().to_string();
+        assert!(said.contains("000004.intent.json` is missing"), "{said}");
+    }
 
     #[test]
     fn doubts_are_counted_along_the_creates_that_replaced_one_another() {

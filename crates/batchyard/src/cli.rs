@@ -28,13 +28,13 @@ struct Cli {
 #[derive(Debug, Args)]
 struct Flags {
     /// Print one JSON object a line on stdout, and nothing else there
-    #[arg(long, global = true)]
+    #[arg(long, global = true, display_order = 900)]
     json: bool,
     /// Print errors only on stderr
-    #[arg(long, global = true)]
+    #[arg(long, global = true, display_order = 901)]
     quiet: bool,
     /// Say more about what is being done on stderr
-    #[arg(long, global = true, conflicts_with = "quiet")]
+    #[arg(long, global = true, conflicts_with = "quiet", display_order = 902)]
     verbose: bool,
 }
 

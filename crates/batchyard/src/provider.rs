@@ -29,7 +29,7 @@ pub(crate) fn open(name: ProviderName, place: Place<'_>) -> Result<Arc<dyn Provi
         ProviderName::Offline => {
             let answers = place.answers.ok_or_else(|| {
                 Stop::refused("the provider \"offline\" needs a folder of recorded answers")
-                    .help("name it with --answers, or with `answers` in the plan")
+                    .help("name it with --answers")
             })?;
             existing_folder(answers, "the answers folder")?;
             Ok(Arc::new(Offline::open(answers).map_err(refused)?))

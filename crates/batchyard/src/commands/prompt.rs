@@ -181,6 +181,9 @@ pub(crate) fn find(prompts: &Prompts, name: &str) -> Result<prompt_templates::Pr
         let names = prompts.names();
         let known: Vec<&str> = names.iter().map(|name| &**name).collect();
         let hint = suggest::hint(name, &known);
+        if hint.is_empty() {
+            return format!("there is no template {name:?}: it would be the file {name}.prompt.md");
+        }
         format!("there is no template {name:?}{hint}")
     })
 }

@@ -36,9 +36,9 @@ const PLAN: &str = r#"A plan is TOML; paths in it are relative to its folder:
     template = "do"               # prompts/do.prompt.md
     data = { goal = "..." }       # values for the template
 
-Left out here: base_url, remote, answers, state, allow, max_cost, prices; onto and push in [land]; run
-and env in [gate]; max_tokens, after and expect of a task. "offline" takes the answer to a task from
-ID.json, ID.md or ID.txt in the folder `answers`, and stops before the push.
+Left out here: base_url, remote, answers, state, allow, max_cost, prices; onto and push in [land];
+run and env in [gate]; max_tokens, after and expect of a task. "offline" takes the answer to a task
+from ID.json, ID.md or ID.txt in the folder `answers`, and stops before the push.
 
 A run that did not end (status 3 or 130) keeps its state in PLAN.toml.state; the same command goes
 on with it and pays for nothing twice."#;
@@ -363,5 +363,9 @@ fn provider_of(plan: &Plan, options: &Options) -> Result<ProviderName, Stop> {
 fn open_provider(plan: &Plan, name: ProviderName) -> Result<Arc<dyn Provider>, Stop> {
     let place =
         provider::Place { base_url: plan.base_url.as_deref(), answers: plan.answers.as_deref() };
-    provider::open(name, place)
+    let opened = provider::open(name, place);
+    opened.map_err(|stop| match (name, &plan.answers) {
+        (ProviderName::Offline, None) => stop.help("name it with `answers` in the plan"),
+        _ => stop,
+    })
 }

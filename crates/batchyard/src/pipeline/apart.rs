@@ -12,7 +12,7 @@ use crate::cli::Session;
 use crate::exit::{Stop, chain};
 use crate::plan::Plan;
 
-/// How many landings are tried before any is taken, where each costs a run of the gate.
+/// How many landings are tried before any is taken, where each costs a run of the gate, or of a hook.
 const GATED_PATIENCE: usize = 3;
 
 /// Lands all tasks whose commits are there, in one push. Where the remote does not take the base with
@@ -40,7 +40,6 @@ pub(super) fn land(
     let tasks: Vec<usize> = commits.filter(|(_, op)| is_made(&op.id)).map(|(at, _)| *at).collect();
     // One bad task of N is found in so many.
     let levels = tasks.len().max(1).next_power_of_two().trailing_zeros() as usize;
-    let patience = if plan.gate.is_some() { GATED_PATIENCE } else { 1 + 2 * levels };
     let mut rounds: Vec<Round> = Vec::new();
     let mut open = VecDeque::from([tasks]);
     while let Some(tasks) = open.pop_front().filter(|tasks| !tasks.is_empty()) {
@@ -72,6 +71,8 @@ pub(super) fn land(
         rounds.push(round);
         let is_cut = !parts.is_empty();
         open.extend(parts);
+        let is_gated = plan.gate.is_some() || rounds.iter().any(|round| round.is_of_hook);
+        let patience = if is_gated { GATED_PATIENCE } else { 1 + 2 * levels };
         let goes_on = rounds.len() < patience || takes_some(&rounds, operations);
         if is_stopped || !goes_on || session.interrupt.seen() {
             if !goes_on {

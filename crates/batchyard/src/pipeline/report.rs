@@ -132,7 +132,8 @@ pub(crate) fn tasks(output: &Output, board: &Board<'_>) {
             (Some(why), None) => why,
             (Some(why), Some(commit)) => format!("{why} ({commit} on {})", task.branch()),
         };
-        output.human(format!("{status:<9}  {:<width$}  {:<11}  {what}", task.id, task.kind));
+        let line = format!("{status:<9}  {:<width$}  {:<11}  {what}", task.id, task.kind);
+        output.human(line.trim_end());
     }
 }
 

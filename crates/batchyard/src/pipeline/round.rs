@@ -55,6 +55,8 @@ pub(super) struct Round {
     pub(super) whole: Option<Failure>,
     /// What was to be pushed was refused, and may have been so for what a task has put into it.
     pub(super) is_refused: bool,
+    /// It may be a hook of this repository that has refused it.
+    pub(super) is_of_hook: bool,
     /// Those of the tasks that did not come as far as the push, by a fault of their own: a conflict with
     /// another one, or the gate.
     pub(super) named: Vec<usize>,
@@ -70,21 +72,21 @@ impl Round {
     ) -> Round {
         let done = Done::from(report);
         let whole = refused_whole(operations, &done);
-        let is_refused = may_be_of_a_task(operations, &done)
-            || whole.is_some() && may_be_of_a_hook(operations, &done) && has_hook();
+        let is_of_hook = whole.is_some() && may_be_of_a_hook(operations, &done) && has_hook();
+        let is_refused = is_of_hook || may_be_of_a_task(operations, &done);
         let is_named = |at: &usize| {
             let merged = operations.merge(*at).and_then(|op| done.get(&op.id));
             let stopped = merged.and_then(|end| stopped(end, whole.as_ref()));
             matches!(stopped, Some(Standing::Failed(_)))
         };
         let named = tasks.iter().copied().filter(is_named).collect();
-        Round { tasks, done, whole, is_refused, named }
+        Round { tasks, done, whole, is_refused, is_of_hook, named }
     }
 
     /// What could not be tried any more.
     pub(super) fn untried(tasks: Vec<usize>, why: Failure) -> Round {
         let (done, named) = (Done::default(), Vec::new());
-        Round { tasks, done, whole: Some(why), is_refused: false, named }
+        Round { tasks, done, whole: Some(why), is_refused: false, is_of_hook: false, named }
     }
 
     /// Says whether these tasks could not be tried any more.

@@ -283,12 +283,16 @@ impl Source<'_> {
         let place = self.path.display();
         let message = error.message().replace('\n', ", ");
         let hint = unknown_field(&message).unwrap_or_default();
-        match error.span() {
+        let stop = match error.span() {
             Some(span) => {
                 Stop::refused(format_args!("{place}:{}: {message}{hint}", self.line(span.start)))
             }
             None => Stop::refused(format_args!("{place}: {message}{hint}")),
+        };
+        if message.starts_with("missing field") {
+            return stop.help("batchyard run --help shows a plan with all that it needs");
         }
+        stop
     }
 }
 

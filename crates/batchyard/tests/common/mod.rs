@@ -128,23 +128,30 @@ impl Yard {
         ran.stdout.trim_end().to_owned()
     }
 
-    /// Makes `remote.git` with one commit on `main`, and its clone `repo` with settings.
+    /// Makes `remote.git` with one commit on `main`, and its clone `repo` with settings: with few processes, as
+    /// nearly every test begins with it.
     pub(crate) fn with_repository() -> Yard {
         let yard = Yard::new();
-        yard.git(".", &["init", "--quiet", "--bare", "-b", "main", "remote.git"]);
-        yard.git("remote.git", &["config", "core.logAllRefUpdates", "true"]);
-        yard.write("remote.git/hooks/post-receive", "#!/bin/sh\necho received >> received.log\n");
-        make_executable(&yard.path("remote.git/hooks/post-receive"));
-        yard.git(".", &["clone", "--quiet", "remote.git", "repo"]);
-        yard.git("repo", &["checkout", "--quiet", "-B", "main"]);
-        for (key, value) in [("user.name", "Tester"), ("user.email", "tester@example.invalid")] {
-            yard.git("repo", &["config", key, value]);
-        }
+        yard.git(".", &["init", "--quiet", "-b", "main", "repo"]);
+        let settings = format!(
+            "[core]\nrepositoryformatversion = 0\nlogallrefupdates = true\n\
+             [user]\nname = Tester\nemail = tester@example.invalid\n\
+             [remote \"origin\"]\nurl = {}\nfetch = +refs/heads/*:refs/remotes/origin/*\n\
+             [branch \"main\"]\nremote = origin\nmerge = refs/heads/main\n",
+            yard.path("remote.git").display()
+        );
+        yard.write("repo/.git/config", settings);
         yard.write("repo/README.md", "# A project\n");
         yard.git("repo", &["add", "--all"]);
         yard.git("repo", &["commit", "--quiet", "--message", "Begin"]);
-        yard.git("repo", &["push", "--quiet", "origin", "main"]);
-        fs::remove_file(yard.path("remote.git/received.log")).expect("one push was counted");
+        let tip = yard.read("repo/.git/refs/heads/main");
+        yard.write("repo/.git/refs/remotes/origin/main", tip);
+        yard.git(".", &["clone", "--quiet", "--bare", "repo", "remote.git"]);
+        let settings =
+            "[core]\nrepositoryformatversion = 0\nbare = true\nlogallrefupdates = true\n";
+        yard.write("remote.git/config", settings);
+        yard.write("remote.git/hooks/post-receive", "#!/bin/sh\necho received >> received.log\n");
+        make_executable(&yard.path("remote.git/hooks/post-receive"));
         yard
     }
 

@@ -155,15 +155,29 @@ fn all_or_why(done: Vec<Result<Arc<Lesson>, AddError>>) -> Result<Vec<Arc<Lesson
     })
 }
 
-/// Checks that the file can be written to, so that a refusal comes before any work.
+/// Checks that the file can be written to, so that a refusal comes before any work. Nothing is left behind.
 pub(crate) fn writable(path: &Path) -> Result<(), Stop> {
     let cannot = |error: io::Error| {
         Stop::refused(format_args!("cannot write to {}: {error}", path.display()))
     };
     plain_file(path)?;
     match OpenOptions::new().append(true).open(path) {
-        Ok(_) => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(cannot(error)),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(cannot(error)),
+        _ => {}
+    }
+    // The file and its lock are made where they are not there yet.
+    let mut lock = path.as_os_str().to_owned();
+    lock.push(".lock");
+    if path.exists() && Path::new(&lock).exists() {
+        return Ok(());
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    match tempfile::tempfile_in(folder.unwrap_or(Path::new("."))) {
+        // Of a folder that is not there, more is said where the file is opened.
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(Stop::refused(format_args!("cannot write beside {}: {error}", path.display()))
+                .help("make its folder writable, or name a file in another one"))
+        }
+        _ => Ok(()),
     }
 }

@@ -11,6 +11,7 @@ use super::add::writable;
 use super::open_existing;
 use crate::cli::{Session, duration};
 use crate::exit::{Exit, Stop, chain};
+use crate::input::open_file;
 
 /// How git is told of the driver.
 pub(super) const DRIVER: &str = "\
@@ -156,6 +157,9 @@ pub(super) fn compact(session: &Session, options: &Compact) -> Result<Exit, Stop
 }
 
 pub(super) fn merge(session: &Session, options: &MergeDriver) -> Result<Exit, Stop> {
+    for file in [&options.base, &options.ours, &options.theirs] {
+        open_file(file)?;
+    }
     let merged = session
         .interrupt
         .shielded(|| merge_files(&options.base, &options.ours, &options.theirs))

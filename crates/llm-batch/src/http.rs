@@ -2,7 +2,7 @@
 
 mod download;
 
-use std::fmt;
+use std::fmt::{self, Write};
 use std::io::{self, Read};
 use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -129,7 +129,18 @@ impl Http {
             });
         match sent {
             Ok(response) => Ok(reply(response, cap, |text| self.scrub(text))),
-            Err(error) if body.left > 0 => Err(PostError::NotSent(self.scrub(&error.to_string()))),
+            Err(error) if body.left > 0 => {
+                let mut story = self.scrub(&error.to_string());
+                let sent = length.saturating_sub(body.left);
+                if sent > 0 {
+                    let _ = write!(
+                        story,
+                        ", with some {sent} of {length} bytes sent; a server that takes less at once \
+                         may end it so"
+                    );
+                }
+                Err(PostError::NotSent(story))
+            }
             Err(error) => Err(PostError::Unknown(self.scrub(&error.to_string()))),
         }
     }
@@ -366,7 +377,30 @@ impl Read for Drained<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+    use std::sync::atomic::AtomicU64;
+    use std::thread;
+
     use super::*;
+    use crate::stop::Stop;
+
+    /// It said that the connection was reset, time after time, and nothing of the size.
+    #[test]
+    fn a_post_that_a_server_does_not_read_says_how_much_of_it_was_sent() {
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        let base = BaseUrl::parse(&format!("http://{}", server.local_addr().unwrap())).unwrap();
+        // It reads the beginning, and closes with the rest unread.
+        let once = thread::spawn(move || server.accept().unwrap().0.read(&mut [0; 1000]));
+        let http = Http::new(base, SecretString::from("key"), HeaderMap::new());
+        let length = 32 << 20;
+        let mut body = io::repeat(b'x').take(length);
+        let (stop, total) = (Stop::new(), AtomicU64::new(0));
+        let call = Call::within(Duration::from_mins(1), &stop, &total);
+        let posted = http.post(Post::json("/", &mut body, length), &call);
+        let Err(PostError::NotSent(story)) = posted else { panic!("{posted:?}") };
+        assert!(story.contains("of 33554432 bytes sent"), "{story}");
+        assert!(once.join().unwrap().is_ok());
+    }
 
     #[test]
     fn errors_are_read_in_every_shape() {

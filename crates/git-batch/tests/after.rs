@@ -189,6 +189,22 @@ fn but_not_where_somebody_has_taken_that_back() {
     assert_eq!(fixture.at_remote(["log", "--format=%s", "main"]), "m2\nStart\n");
 }
 
+/// What an input has only pushed is what its user has made, and may have undone.
+#[test]
+fn nor_where_the_branch_was_only_pushed() {
+    let fixture = Fixture::new();
+    fixture.git(["commit", "-q", "--allow-empty", "-m", "More"]);
+    let operations = || vec![Operation::push("p", "main"), commit("x", "x", "main")];
+    let lock = lock(&fixture, "x");
+    landed(&fixture.open().apply_as("n", operations()).unwrap(), "p");
+    fs::remove_file(&lock).unwrap();
+    fixture.git(["reset", "-q", "--hard", "main~1"]);
+    let report = fixture.open().apply_as("n", operations()).unwrap();
+    assert!(report.replayed.contains("p"), "{report:?}");
+    landed(&report, "x");
+    assert_eq!(fixture.id("x~1"), fixture.id("main"));
+}
+
 /// The remote gets more between the two pushes, and the gate has to look at that first.
 #[test]
 fn nor_is_it_lost_while_a_gate_looks_at_the_rest() {

@@ -37,11 +37,16 @@ impl Batch<'_, '_> {
             if !self.checked_out.contains_key(&name) {
                 continue;
             }
-            if matches!(&operation.kind, OperationKind::Commit(commit) if commit.worktree.is_some())
-            {
+            let (is_captured, is_push) = match &operation.kind {
+                OperationKind::Commit(commit) => (commit.worktree.is_some(), false),
+                OperationKind::Merge(_) => (false, false),
+                OperationKind::Push(_) => (false, true),
+            };
+            if is_captured {
                 captured.insert(name);
-            } else if let Some(Outcome::Landed { commit, .. }) = end_of(index) {
-                // A push has what was pushed in place of the commits before it.
+            } else if let Some(Outcome::Landed { commit, .. }) = end_of(index)
+                && (!is_push || landed.contains_key(&name))
+            {
                 landed.insert(name, *commit);
             }
         }

@@ -274,6 +274,28 @@ mod tests {
         assert_eq!((state.alive, state.segments.len()), (4 * PAGE, 2));
     }
 
+    /// It took the next larger one with it, which was copied for nothing.
+    #[test]
+    fn a_dead_segment_goes_alone() {
+        let store = Store::default();
+        let publish = |ids: std::ops::Range<usize>, end: &str| {
+            let line = |n| format!("{{\"id\":\"{n}\"{end}}}");
+            let lesson = |n| Arc::new(Lesson::parse_line(&line(n)).unwrap());
+            let lessons = ids.map(lesson).collect();
+            if store.publish(Change { lessons, ..Change::default() }) {
+                store.merge();
+            }
+        };
+        publish(0..4 * PAGE, "");
+        publish(4 * PAGE..5 * PAGE, "");
+        let before = store.current();
+        assert_eq!((before.segments.len(), before.pages.len()), (2, 0));
+        publish(4 * PAGE..5 * PAGE, ",\"deleted_at\":\"now\"");
+        let state = store.current();
+        assert_eq!((state.segments.len(), state.alive), (1, 4 * PAGE));
+        assert!(Arc::ptr_eq(&state.segments[0], &before.segments[0]), "it is where it was");
+    }
+
     /// No merge was ever due again, and what ended was noted for it without end.
     #[test]
     fn a_merge_that_panics_is_not_the_last() {

@@ -268,7 +268,7 @@ impl Repository {
     /// Tells whether a commit is another one or before it.
     pub(crate) fn is_ancestor(&self, commit: ObjectId, of: ObjectId) -> bool {
         let ids = [commit, of].map(|id| id.to_string());
-        self.git.run(["merge-base", "--is-ancestor", &ids[0], &ids[1]]).is_ok()
+        commit == of || self.git.run(["merge-base", "--is-ancestor", &ids[0], &ids[1]]).is_ok()
     }
 
     /// Moves a local branch from one commit to another, whatever they have in common; from `None` it is

@@ -167,9 +167,10 @@ fn set_branches(
             continue;
         }
         let branch = task.branch();
+        let own = made.get(&branch).copied();
         // The remote's branch is gone on from, unless the base has all of it, or would get what is no
         // more than left over.
-        let published = if remote.tips.contains_key(&branch) {
+        let published = if own.is_none() && remote.tips.contains_key(&branch) {
             Some(repository.fetch(remote, &branch).map_err(unreachable)?)
         } else {
             None
@@ -181,7 +182,6 @@ fn set_branches(
         let published =
             published.filter(|there| !is_left(*there) && !repository.is_ancestor(*there, start));
         let from = published.unwrap_or(start);
-        let own = made.get(&branch).copied();
         let Some(local) = known.get(&branch) else {
             match own {
                 Some(own) => {

@@ -271,9 +271,10 @@ impl Batch<'_, '_> {
             }
         }
         // Others may have a commit in what the group has pushed.
+        let has = |pushed: &ObjectId, p: &Pending| self.stands_for(*pushed, p.commit);
         let is_inside = |p: &Pending| {
             p.kind == PendingKind::Remote
-                && matches!(results.get(&p.branch), Some(Ok(pushed)) if self.stands_for(*pushed, p.commit))
+                && matches!(results.get(&p.branch), Some(Ok(pushed)) if has(pushed, p))
         };
         let is_at_remote =
             |p: &Pending| is_member(p) && p.kind != PendingKind::Local || is_inside(p);

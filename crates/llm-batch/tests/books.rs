@@ -321,7 +321,9 @@ fn a_provider_that_stays_busy_is_asked_less_and_less_often() {
         let place = Place::quick();
         let settings = open(&simulator, &place).lane(lane).timeout(Duration::from_secs(1));
         let ended = go(settings, [ask("a")]).1;
-        assert!(matches!(ended, Err(Error::Pending { .. })), "{ended:?}");
+        // The last one may be cut by the time-out once it is sent: its fate is unknown.
+        let is_open = matches!(ended, Err(Error::Pending { .. } | Error::Ambiguous { .. }));
+        assert!(is_open, "{ended:?}");
         let calls = simulator.count(Endpoint::Create) + simulator.count(Endpoint::Ask);
         // 1 + 2 + 4 and so on are over a second after ten, and a quarter less after eleven.
         assert!((2..=11).contains(&calls), "{calls}");

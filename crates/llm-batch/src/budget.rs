@@ -89,12 +89,12 @@ impl<T: Tell> Session<'_, T> {
         Ok(self.budget.take(dollars))
     }
 
-    /// Tells whether nothing may be sent because of what it has cost already, and keeps that as the
-    /// reason why the pass is not finished.
-    pub(crate) fn is_over_budget(&mut self) -> bool {
+    /// Tells whether nothing may be sent because of what it has cost already, and sets the requests aside
+    /// then.
+    pub(crate) fn is_over_budget(&mut self, members: &[u32]) -> bool {
         let Some((estimate, max)) = self.budget.over else { return false };
         let problem = Error::OverBudget { estimate, max }.to_string();
-        self.refused.get_or_insert(PendingReason::OverBudget { problem });
+        self.set_aside(members, PendingReason::OverBudget { problem });
         true
     }
 }

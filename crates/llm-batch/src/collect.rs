@@ -110,12 +110,13 @@ impl<T: Tell> Session<'_, T> {
                 self.watch_later(next, watch);
             }
             Some(CallError::Refused { mut message }) => {
+                let members = [watch.wanted(), watch.again, watch.alone].concat();
                 let batch_id = watch.batch_id;
                 let key = self.engine.state().record(watch.at).intent.key();
                 if key.is_same(&*self.engine.provider) == Some(false) {
                     message.push_str("; the batch was created with another key than that of now");
                 }
-                self.refused.get_or_insert(PendingReason::Refused { batch_id, message });
+                self.set_aside(&members, PendingReason::Refused { batch_id, message });
             }
         }
         Ok(())
@@ -236,7 +237,8 @@ impl<T: Tell> Session<'_, T> {
             if watch.reads < READS_OF_PAID {
                 return Ok(Some(CallError::passing("paid results are missing")));
             }
-            self.refused.get_or_insert(PendingReason::Incomplete { batch_id, missing });
+            let wanted = watch.wanted();
+            self.set_aside(&wanted, PendingReason::Incomplete { batch_id, missing });
             return Ok(None);
         }
         if watch.reads < READS {
@@ -349,8 +351,11 @@ impl<T: Tell> Session<'_, T> {
                 message: message.clone(),
                 retryable: false,
             };
-            state.settle(watch.at, fate)?;
+            let settled = state.settle(watch.at, fate);
             drop(state);
+            if let Err(fault) = settled {
+                return self.fail(&members, fault);
+            }
             self.discard(watch.at);
             let refused = RequestError::Refused { status: None, kind, message, retryable: false };
             for index in members {
@@ -359,7 +364,11 @@ impl<T: Tell> Session<'_, T> {
             return Ok(());
         }
         let reason = format!("{kind}: {message}");
-        state.settle(watch.at, Fate::Void { reason, may_be_paid: false })?;
+        let settled = state.settle(watch.at, Fate::Void { reason, may_be_paid: false });
+        if let Err(fault) = settled {
+            drop(state);
+            return self.fail(&members, fault);
+        }
         let record = state.record(watch.at);
         let (replaces, resent) = (vec![record.number], record.intent.resent);
         drop(state);

@@ -79,7 +79,14 @@ impl<'s, T: Tell> Session<'s, T> {
         while let Some(mut ask) = self.direct.pop() {
             let replaces = ask.replaces.as_slice();
             let doubts = engine.state().doubts_behind(replaces, ask.may_be_paid);
-            if !self.is_within_budget(ask.member as usize, doubts)? || self.is_over_budget() {
+            let is_within = match self.is_within_budget(ask.member as usize, doubts) {
+                Ok(is_within) => is_within && !self.is_over_budget(&[ask.member]),
+                Err(fault) => {
+                    self.fail(&[ask.member], fault)?;
+                    false
+                }
+            };
+            if !is_within {
                 continue;
             }
             let model = table.model(ask.member);
@@ -93,7 +100,14 @@ impl<'s, T: Tell> Session<'s, T> {
                 }
             };
             asks.wait = Wait::None;
-            let (at, nonce) = self.begin_ask(&mut ask)?;
+            let (at, nonce) = match self.begin_ask(&mut ask) {
+                Ok(begun) => begun,
+                Err(fault) => {
+                    drop(permit);
+                    self.fail(&[ask.member], fault)?;
+                    continue;
+                }
+            };
             self.touched.insert(at);
             self.count_submission(at, &[ask.member], Lane::Sync);
             self.direct.running += 1;
@@ -166,6 +180,11 @@ impl<'s, T: Tell> Session<'s, T> {
 
     /// Decides about what came of a request.
     pub(crate) fn answered(&mut self, reply: Reply) -> Result<(), Error> {
+        let member = reply.ask.member;
+        self.decide(reply).or_else(|fault| self.fail(&[member], fault))
+    }
+
+    fn decide(&mut self, reply: Reply) -> Result<(), Error> {
         let Reply { mut ask, at, answer, kept, round } = reply;
         self.direct.running -= 1;
         let index = ask.member as usize;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::accounting::{Accounting, Delivered, Run};
 use crate::answer::{Answer, RequestError};
 use crate::digest::Digest;
-use crate::error::Error;
+use crate::error::{Error, PendingReason};
 use crate::intake::Intake;
 use crate::lane::{LaneChoice, OnAmbiguous};
 use crate::prices::Prices;
@@ -200,6 +200,19 @@ impl Engine {
         }
         let active = self.active();
         active.ids.contains(id).then(|| Error::InFlight { id: id.to_owned() })
+    }
+
+    /// Returns what the ticket of a request that is not finished is told. One that cannot be sent, and never
+    /// was, has failed.
+    pub(crate) fn left(&self, id: &str, reason: &PendingReason) -> RequestError {
+        match reason {
+            PendingReason::State { problem } | PendingReason::OverBudget { problem }
+                if !self.state().may_be_paid(id) =>
+            {
+                RequestError::Failed { reason: problem.clone() }
+            }
+            _ => RequestError::Pending { state: self.state_dir.clone(), reason: reason.clone() },
+        }
     }
 
     /// Refuses ids that were used in a create with another content.

@@ -112,20 +112,16 @@ impl<'e> Pass<'e> {
     pub(crate) fn finish(self) {
         let Pass { session, batch, slots } = self;
         let engine = session.engine;
-        let (run, ambiguous, pending) = match session.finish() {
+        let (run, pending) = match session.finish() {
             Ok(_) => return,
             Err(Unfinished::Unbegun(error)) => return end_all(engine, &batch, &error),
-            Err(Unfinished::Cut { run, ambiguous, pending }) => (run, ambiguous, pending),
+            Err(Unfinished::Cut { run, pending, .. }) => (run, pending),
         };
-        let lost = ambiguous.map_or_else(String::new, |ambiguous| ambiguous.reason);
+        // Of those that were told already, what they were told counts.
         for (slot, (id, status)) in slots.iter().zip(&run.outcomes) {
-            let state = engine.state_dir.clone();
-            let left = match status {
-                Status::Ambiguous => RequestError::Ambiguous { state, reason: lost.clone() },
-                Status::Pending => left(engine, id, &pending),
-                _ => continue,
-            };
-            batch.slot(*slot).resolve(Err(left));
+            if *status == Status::Pending {
+                batch.slot(*slot).resolve(Err(engine.left(id, &pending)));
+            }
         }
     }
 
@@ -200,7 +196,7 @@ fn end_all(engine: &Engine, batch: &BatchOf<Processor>, error: &Error) {
         _ => PendingReason::OverBudget { problem },
     };
     for slot in batch.slots() {
-        let left = left(engine, slot.item().id(), &reason);
+        let left = engine.left(slot.item().id(), &reason);
         slot.resolve(Err(left));
     }
 }
@@ -215,18 +211,6 @@ fn abandon_all(engine: &Engine, batch: &BatchOf<Processor>) {
             RequestError::Failed { reason }
         };
         slot.resolve(Err(ended));
-    }
-}
-
-/// Returns what a request that is not finished is told. One that cannot be sent, and never was, has failed.
-fn left(engine: &Engine, id: &str, reason: &PendingReason) -> RequestError {
-    match reason {
-        PendingReason::State { problem } | PendingReason::OverBudget { problem }
-            if !engine.state().may_be_paid(id) =>
-        {
-            RequestError::Failed { reason: problem.clone() }
-        }
-        _ => RequestError::Pending { state: engine.state_dir.clone(), reason: reason.clone() },
     }
 }
 

@@ -78,12 +78,16 @@ fn shared_prefixes(members: &[u32], table: &Table) -> Vec<u64> {
 impl<T: Tell> Session<'_, T> {
     /// Sends one create: intent to disk, one call, its fate to disk.
     pub(crate) fn send(&mut self, mut send: Send) -> Result<(), Error> {
-        self.take_out_late(&mut send)?;
+        let taken_out = self.take_out_late(&mut send);
+        let members = send.members.clone();
+        taken_out
+            .and_then(|()| self.send_the_rest(send))
+            .or_else(|fault| self.fail(&members, fault))
+    }
+
+    fn send_the_rest(&mut self, mut send: Send) -> Result<(), Error> {
         self.take_out_dear(&mut send)?;
-        if send.members.is_empty() {
-            return Ok(());
-        }
-        if self.is_over_budget() {
+        if send.members.is_empty() || self.is_over_budget(&send.members) {
             return Ok(());
         }
         let (engine, table) = (self.engine, Arc::clone(&self.table));
@@ -182,7 +186,7 @@ impl<T: Tell> Session<'_, T> {
                 send.failures += 1;
                 self.note_unsent(&send, &reason)?;
                 if send.failures >= TRIES {
-                    self.refused.get_or_insert(PendingReason::Unreachable { reason });
+                    self.set_aside(&send.members, PendingReason::Unreachable { reason });
                     return Ok(());
                 }
                 let next = self.later(send.backoff.after_failure(None));

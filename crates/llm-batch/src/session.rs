@@ -1,5 +1,6 @@
 //! One pass over a set of requests: sort, send, wait, collect.
 
+mod aside;
 mod mail;
 mod sort;
 
@@ -62,6 +63,8 @@ pub(crate) struct Session<'s, T> {
     pub(crate) pending: Option<PendingReason>,
     pub(crate) refused: Option<PendingReason>,
     ambiguous: Option<Ambiguity>,
+    /// Requests of tickets that were told that they are not finished.
+    left: BTreeSet<usize>,
     /// What cut the pass.
     fault: Option<Error>,
 }
@@ -146,6 +149,7 @@ impl<'s, T: Tell> Session<'s, T> {
             pending: None,
             refused: None,
             ambiguous: None,
+            left: BTreeSet::new(),
             fault: None,
         }
     }
@@ -211,7 +215,10 @@ impl<'s, T: Tell> Session<'s, T> {
             self.direct.step_aside();
             match job {
                 Job::Send(send) => self.send(send)?,
-                Job::Seek(seek) => self.seek(seek)?,
+                Job::Seek(seek) => {
+                    let members = seek.members.clone();
+                    self.seek(seek).or_else(|fault| self.fail(&members, fault))?;
+                }
                 Job::Watch(watch) => self.watch(watch)?,
                 Job::Discard { nonce, anchor } => {
                     // What is left costs nothing but room.
@@ -242,8 +249,8 @@ impl<'s, T: Tell> Session<'s, T> {
         }
     }
 
-    /// Ends a run that cannot go on. Of tickets only those are left that it is about: the others have
-    /// nothing to do with it, and what is there for them is paid for.
+    /// Ends a run that cannot go on. Tickets have nothing to do with each other, and what is there for the
+    /// others is paid for.
     pub(crate) fn cut(&mut self, fault: Error) {
         match self.mode {
             Mode::Run => {
@@ -278,10 +285,8 @@ impl<'s, T: Tell> Session<'s, T> {
         }
         self.count_records();
         for index in 0..self.status.len() {
-            if !self.status[index].is_final() {
-                let delivered = Delivered { status: self.status[index], usage: None };
-                self.count(index, delivered);
-                self.tally(index, delivered);
+            if !self.status[index].is_final() && !self.left.contains(&index) {
+                self.count_open(index);
             }
         }
         self.accounting.http_calls = self.call.http_calls();
@@ -368,14 +373,6 @@ impl<'s, T: Tell> Session<'s, T> {
         let state = self.engine.state();
         let known = state.known(&self.table.items()[index]);
         known.map_or(self.engine.settings.lane.lane(), |k| state.record(k.at).intent.lane)
-    }
-
-    pub(crate) fn mark_ambiguous(&mut self, index: usize, reason: &str) {
-        self.status[index] = Status::Ambiguous;
-        let ambiguity = self
-            .ambiguous
-            .get_or_insert_with(|| Ambiguity { requests: 0, reason: reason.to_owned() });
-        ambiguity.requests += 1;
     }
 
     /// Gives an outcome to its requester and writes down that it was given.

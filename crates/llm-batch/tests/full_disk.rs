@@ -6,11 +6,9 @@
 mod common;
 
 use std::env;
-use std::fs;
+use std::fs::{self, File};
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use common::{Faults, Place, Reply, Sim, ask, batch_object, builder, wait_until};
@@ -33,31 +31,32 @@ fn child() {
     let llm = settings.build().unwrap();
     let sent = ["a", "b"].map(|id| (id, llm.submit(long(id)).unwrap()));
     let new = llm.submit(long("new")).unwrap();
-    llm.flush().wait().unwrap();
-    for (id, ticket) in sent {
-        assert!(ticket.wait().unwrap().text.unwrap().starts_with(&format!("answer to {id} x")));
-    }
+    let flushed = llm.flush();
     let Err(BatchError::Failed(error)) = new.wait() else { panic!("an answer") };
     let said = error.to_string();
     assert!(said.starts_with("cannot write `") && said.contains(".intent.json`"), "{said}");
     assert!(!error.may_be_paid(), "{said}");
+    assert_eq!(llm.stats().in_flight, 2, "the others are at the provider");
+    File::create(env::var_os("CHILD_TOLD").unwrap()).unwrap();
+    flushed.wait().unwrap();
+    for (id, ticket) in sent {
+        assert!(ticket.wait().unwrap().text.unwrap().starts_with(&format!("answer to {id} x")));
+    }
 }
 
 /// They were all told that their fate is unknown, for the sake of a file that is of no use to them, or
 /// of one that could not be sent beside them. Of several in a batch only the first got its answer.
 #[test]
 fn what_is_at_the_provider_comes_home_and_what_is_new_is_not_sent() {
-    let running = Arc::new(AtomicUsize::new(usize::MAX));
-    let polls = Arc::clone(&running);
+    let (place, stop) = (Place::quick(), Stop::new());
+    let told = place.path().join("told");
+    let is_told = told.clone();
     let sim = Sim::start(Faults {
         poll: Some(Box::new(move |_, seen| {
-            let less = |left: usize| left.checked_sub(1);
-            let is_running = polls.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_ok();
-            is_running.then(|| batch_object(seen.path.rsplit('/').next().unwrap(), false))
+            (!is_told.exists()).then(|| batch_object(seen.path.rsplit('/').next().unwrap(), false))
         })),
         ..Faults::default()
     });
-    let (place, stop) = (Place::quick(), Stop::new());
     let settings = builder(sim.url(), &place.state()).linger(NEVER).stop(stop.clone());
     let llm = settings.build().unwrap();
     let tickets = ["a", "b"].map(|id| llm.submit(long(id)).unwrap());
@@ -71,13 +70,13 @@ fn what_is_at_the_provider_comes_home_and_what_is_new_is_not_sent() {
     }
     flushed.wait().unwrap();
     drop(llm);
-    // The next one asks a few times before it hears that the batch has ended.
-    running.store(3, Ordering::SeqCst);
+    // The batch goes on until the one that cannot be sent is told so.
     let child = Command::new("sh")
         .args(["-c", "trap '' XFSZ; ulimit -f 0; exec \"$0\" child --exact"])
         .arg(env::current_exe().unwrap())
         .env("CHILD_URL", sim.url())
         .env("CHILD_STATE", place.state())
+        .env("CHILD_TOLD", &told)
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&child.stdout);

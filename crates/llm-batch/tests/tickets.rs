@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use common::{Endpoint, Faults, Place, Reply, Sim, Simulator, ask, builder, jsonl, open};
 use llm_batch::{
-    BatchError, Body, Close, Error, Kind, LaneChoice, LlmBatch, OnAmbiguous, PendingReason,
-    Request, RequestError,
+    Answer, BatchError, Body, Close, Error, Kind, LaneChoice, LlmBatch, OnAmbiguous, PendingReason,
+    Request, RequestError, Ticket,
 };
 
 /// Long enough never to pass in a test: what is sent is sent for another reason.
@@ -250,15 +250,51 @@ fn a_ticket_that_is_not_finished_says_why() {
         ..Faults::default()
     });
     let place = Place::quick();
-    let llm = builder(sim.url(), &place.state()).linger(Duration::ZERO).build().unwrap();
-    for (id, why) in [("a", "who?"), ("b", "no lists")] {
-        let Err(BatchError::Failed(error)) = llm.submit(ask(id)).unwrap().wait() else {
-            panic!("an answer")
-        };
+    let check = |why: &str, ticket: Ticket<Answer, RequestError>| {
+        let Err(BatchError::Failed(error)) = ticket.wait() else { panic!("an answer") };
         let said = error.to_string();
         assert!(said.contains(why) && said.contains("submit it again with the state in"), "{said}");
         assert!(error.may_be_paid());
+    };
+    let each = [("a", "batch `msgbatch_0`"), ("b", "no lists"), ("c", "batch `msgbatch_2`")];
+    let llm = builder(sim.url(), &place.state()).linger(Duration::ZERO).build().unwrap();
+    for (id, why) in each {
+        check(why, llm.submit(ask(id)).unwrap());
     }
+    drop(llm);
+    // In one batch of tickets each was told the reason of the first.
+    let llm = lingering(&sim, &place);
+    let tickets = each.map(|(id, why)| (why, llm.submit(ask(id)).unwrap()));
+    let flushed = llm.flush();
+    tickets.into_iter().for_each(|(why, ticket)| check(why, ticket));
+    flushed.wait().unwrap();
+    assert_eq!(sim.creates(), 3);
+}
+
+/// One damaged file kept everything that was behind it away, for ever.
+#[test]
+fn an_answer_that_cannot_be_read_keeps_no_other_away() {
+    let (sim, place) = (Sim::start(Faults::default()), Place::quick());
+    let ids = ["a", "b", "c"];
+    let open = || {
+        let settings = builder(sim.url(), &place.state()).linger(NEVER).lane(LaneChoice::Sync);
+        settings.max_concurrent(1).build().unwrap()
+    };
+    let all = |llm: &LlmBatch, ids: &[&str]| {
+        let tickets: Vec<_> = ids.iter().map(|id| llm.submit(ask(id)).unwrap()).collect();
+        llm.flush().wait().unwrap();
+        tickets.into_iter().map(|ticket| ticket.wait()).collect::<Vec<_>>()
+    };
+    assert!(all(&open(), &ids).iter().all(Result::is_ok));
+    std::fs::write(place.state().join("000001.answer.json"), "{").unwrap();
+    let answers = all(&open(), &["a", "b", "c", "new"]);
+    let Err(BatchError::Failed(error)) = &answers[0] else { panic!("an answer") };
+    assert!(error.to_string().contains("000001.answer.json"), "{error}");
+    assert!(error.may_be_paid());
+    let texts: Vec<_> =
+        answers[1..].iter().map(|a| a.as_ref().unwrap().text.clone().unwrap()).collect();
+    assert_eq!(texts, ["b", "c", "new"].map(|id| format!("answer to question {id}")));
+    assert_eq!(sim.simulator.count(Endpoint::Ask), 4);
 }
 
 #[test]

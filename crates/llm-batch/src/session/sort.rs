@@ -47,7 +47,9 @@ impl<T: Tell> Session<'_, T> {
             }
         }
         for (at, members) in known_to {
-            self.take_up(at, members, &mut fresh)?;
+            let wanted = members.clone();
+            let taken_up = self.take_up(at, members, &mut fresh);
+            taken_up.or_else(|fault| self.fail(&wanted, fault))?;
         }
         Ok(fresh)
     }

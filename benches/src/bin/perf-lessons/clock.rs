@@ -88,18 +88,23 @@ pub(crate) fn each<T, R>(items: &[T], mut work: impl FnMut(&T) -> R) -> Times {
     for item in &items[..items.len().min(50)] {
         black_box(work(item));
     }
-    let mut times: Vec<Duration> = items
-        .iter()
-        .map(|item| {
-            // Whichever clock was disturbed less: one counts other programs, one its own cost.
-            let (on_clock, start) = (Instant::now(), cpu());
-            black_box(work(item));
-            let cpu = cpu().saturating_sub(start);
-            cpu.min(on_clock.elapsed())
-        })
-        .collect();
+    // What is measured of nothing is what asking for the time takes.
+    let mut asking: Vec<Duration> = (0..1_001).map(|_| took(|| ())).collect();
+    asking.sort_unstable();
+    let asking = asking[asking.len() / 2];
+    let mut times: Vec<Duration> =
+        items.iter().map(|item| took(|| work(item)).saturating_sub(asking)).collect();
     times.sort_unstable();
     Times(times)
+}
+
+/// Returns how long a call takes on whichever clock was disturbed less: one counts other programs, one its
+/// own cost.
+fn took<R>(work: impl FnOnce() -> R) -> Duration {
+    let (on_clock, start) = (Instant::now(), cpu());
+    black_box(work());
+    let cpu = cpu().saturating_sub(start);
+    cpu.min(on_clock.elapsed())
 }
 
 /// Returns what one call takes of the processor, without the cost of asking for the time.

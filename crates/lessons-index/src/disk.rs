@@ -104,28 +104,31 @@ mod trace {
 }
 
 #[cfg(all(test, not(shuttle)))]
+mod replaced;
+
+#[cfg(all(test, not(shuttle)))]
 mod tests {
     use std::path::PathBuf;
 
     use super::Step::{Append, Rename, SyncAll, SyncData, SyncFolder};
-    use super::trace::{before, fail, take};
+    use super::trace::{fail, take};
     use super::*;
     use crate::{
-        AddError, CompactError, Compaction, Failure, Feedback, Fsync, Lesson, LessonsIndex,
-        Options, WriteError, merge_files,
+        AddError, CompactError, Compaction, Fsync, Lesson, LessonsIndex, Options, WriteError,
+        merge_files,
     };
 
-    fn scratch() -> (tempfile::TempDir, PathBuf) {
+    pub(super) fn scratch() -> (tempfile::TempDir, PathBuf) {
         let dir = tempfile::tempdir().expect("there is room");
         let path = dir.path().join("lessons.jsonl");
         (dir, path)
     }
 
-    fn open(path: &Path, fsync: Fsync) -> LessonsIndex {
+    pub(super) fn open(path: &Path, fsync: Fsync) -> LessonsIndex {
         LessonsIndex::open(path, Options::default().with_fsync(fsync)).expect("it can be read")
     }
 
-    fn lesson(id: &str) -> Lesson {
+    pub(super) fn lesson(id: &str) -> Lesson {
         Lesson::builder(id).build().expect("it has an id")
     }
 
@@ -170,94 +173,6 @@ mod tests {
             assert_eq!(take(), [Append, SyncData, SyncFolder], "the folder is still to be synced");
             assert_eq!(open(&path, Fsync::Never).snapshot().all(), index.snapshot().all());
         }
-    }
-
-    /// An editor or git puts another file in place without the lock: what is appended to the old
-    /// one is in no file.
-    #[test]
-    fn what_was_appended_to_a_file_that_is_gone_is_appended_again() {
-        let failure = || Failure::new("t", "disk full");
-        for fsync in [Fsync::Never, Fsync::OnBatch] {
-            let (dir, path) = scratch();
-            let index = open(&path, fsync);
-            let counted = index.record(failure()).unwrap();
-            let theirs = counted.raw().replace("\"times_seen\":1", "\"times_seen\":5");
-            let other = dir.path().join("other");
-            fs::write(&other, format!("{theirs}\n{{\"id\":\"b\"}}\n")).unwrap();
-            let to = path.clone();
-            before(Append, move || fs::rename(other, to));
-            assert_eq!(index.record(failure()).unwrap().times_seen, 6, "of those in that file");
-            assert_eq!(index.snapshot().len(), 2);
-            assert_eq!(open(&path, Fsync::Never).snapshot().all(), index.snapshot().all());
-
-            // As an editor does that keeps the old one under another name.
-            let (from, kept) = (path.clone(), dir.path().join("lessons.jsonl~"));
-            before(Append, move || {
-                fs::rename(&from, &kept)?;
-                fs::copy(&kept, &from).map(drop)
-            });
-            assert_eq!(index.record(failure()).unwrap().times_seen, 7);
-            assert_eq!(index.snapshot().len(), 2);
-            assert_eq!(open(&path, Fsync::Never).snapshot().all(), index.snapshot().all());
-
-            // As a rotation does, before there is a new one.
-            let (from, kept) = (path.clone(), dir.path().join("lessons.jsonl.1"));
-            before(Append, move || fs::rename(from, kept));
-            index.add(lesson("d")).unwrap();
-            assert_eq!(fs::read(&path).unwrap().split(|b| *b == b'\n').count(), 2);
-
-            let gone = path.clone();
-            before(Append, move || fs::remove_file(gone));
-            index.add(lesson("c")).unwrap();
-            assert_eq!(fs::read(&path).unwrap().split(|b| *b == b'\n').count(), 2);
-            assert_eq!(index.snapshot().len(), 1);
-        }
-    }
-
-    /// Whoever replaces a file may have read it behind the append: what is in the new one already
-    /// is not counted again, but it has to be on the disk.
-    #[test]
-    fn what_the_new_file_has_of_an_append_is_not_appended_again() {
-        let failure = || Failure::new("t", "disk full");
-        let (dir, path) = scratch();
-        let index = open(&path, Fsync::OnBatch);
-        let id = index.record(failure()).unwrap().id.clone();
-        index
-            .add_all([lesson("a"), lesson("b")])
-            .into_iter()
-            .for_each(|added| drop(added.unwrap()));
-        // Reads the file behind the append and puts what `change` makes of that in its place.
-        let replace = |change: fn(String) -> String| {
-            let (from, new) = (path.clone(), dir.path().join("new"));
-            before(SyncData, move || {
-                let text = fs::read_to_string(&from)?;
-                fs::write(&new, change(text))?;
-                fs::rename(&new, &from)
-            });
-        };
-        let stored = || open(&path, Fsync::Never).snapshot().all();
-
-        replace(|text| text);
-        take();
-        assert_eq!(index.record(failure()).unwrap().times_seen, 2);
-        assert_eq!(take(), [Append, SyncData, Append, SyncData, SyncFolder]);
-        replace(|text| text);
-        assert_eq!(index.feedback(&*id, Feedback::Helpful).unwrap().unwrap().helpful, 1);
-        replace(|text| text);
-        assert_eq!(index.forget("a").unwrap().unwrap().id, "a", "it was there");
-        assert_eq!(index.snapshot().all(), stored());
-        assert_eq!(index.snapshot().len(), 2);
-
-        // Of three changes the new file has one, and another of a lesson that was counted.
-        replace(|text| {
-            let kept = text.lines().filter(|line| !line.contains("\"times_seen\":4"));
-            let kept = kept.collect::<Vec<_>>().join("\n") + "\n";
-            kept.replace("\"times_seen\":2", "\"times_seen\":7")
-        });
-        let counted = index.record_all([failure(), Failure::new("t", "no such host"), failure()]);
-        let counted: Vec<u64> = counted.into_iter().map(|l| l.unwrap().times_seen).collect();
-        assert_eq!(counted, [8, 1, 9]);
-        assert_eq!(index.snapshot().all(), stored());
     }
 
     #[test]

@@ -34,6 +34,16 @@ impl Drop for SidecarLock {
     }
 }
 
+impl SidecarLock {
+    /// Returns whether the lock is on the file under a name still, which is where others look for it.
+    pub(crate) fn is_at(&self, path: &Path) -> bool {
+        match (fs::metadata(path), self.0.metadata()) {
+            (Ok(there), Ok(held)) => is_same(&there, &held),
+            _ => false,
+        }
+    }
+}
+
 impl Sidecar {
     /// Returns the lock file of a data file: the same name with `.lock` after it.
     pub(crate) fn path_of(data: &Path) -> PathBuf {

@@ -131,11 +131,11 @@ impl Source {
     }
 
     /// Takes the lock and reads what others wrote, which is pending then. A lock that is held
-    /// already stays, so that nobody gets in between, unless it is that of another file by now.
+    /// already stays, so that nobody gets in between, unless others would lock another file by now.
     pub(crate) fn lock(&mut self, held: Option<Locked>) -> Result<Locked, WriteError> {
         let target = target_of(&self.path);
-        let same = held.filter(|held| held.target == target).map(|held| held.held);
-        let held = match same {
+        let sidecar = Sidecar::path_of(&target);
+        let held = match held.map(|locked| locked.held).filter(|held| held.is_at(&sidecar)) {
             Some(held) => held,
             None => self.lock_only(&target)?,
         };

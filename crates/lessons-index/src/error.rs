@@ -103,7 +103,7 @@ pub enum InvalidLesson {
 }
 
 /// Says why a batch of lessons was not added. Nothing of the batch is in the file then, except
-/// after [`Torn`](Self::Torn) and [`Unread`](Self::Unread).
+/// after [`Torn`](Self::Torn), [`Unread`](Self::Unread) and [`Replaced`](Self::Replaced).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
@@ -177,12 +177,22 @@ pub enum WriteError {
     /// The next refresh reads the file again.
     #[error("the lessons were written, but the file cannot be read back")]
     Unread(#[source] OpenError),
+    /// Another program replaced the file while it was written, and then the new one could not be
+    /// written, or was replaced as well, again and again. The batch may be in the file that is there
+    /// now, if that was made of the one before, or in none.
+    #[error("{path:?} was replaced while it was written; look whether the lessons are in it")]
+    Replaced {
+        /// The file.
+        path: PathBuf,
+        /// Why the new one was not written; `None` if each was replaced.
+        source: Option<Box<Self>>,
+    },
 }
 
 impl WriteError {
     /// Returns whether something of the batch may be in the file in spite of the error.
     pub fn has_changed_file(&self) -> bool {
-        matches!(self, Self::Torn { .. } | Self::Unread(_))
+        matches!(self, Self::Torn { .. } | Self::Unread(_) | Self::Replaced { .. })
     }
 }
 

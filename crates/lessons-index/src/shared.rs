@@ -12,7 +12,7 @@ use crate::compact::{CompactError, Compacted, Compaction};
 use crate::error::{OpenError, WriteError};
 use crate::index::Refresh;
 use crate::op::{self, Before, Op, Outcome};
-use crate::source::Source;
+use crate::source::{Locked, Source};
 use crate::state::{Change, State};
 use crate::store::Store;
 use crate::verify::{self, Verified};
@@ -95,29 +95,47 @@ impl Shared {
         let mut source = self.source();
         let (mut before, mut held) = (Before::default(), None);
         for _ in 0..TRIES {
-            let locked = source.lock(held.take());
-            // What others wrote comes first; what is asked for may depend on it.
-            self.publish(&mut source);
-            let locked = locked?;
-            if source.is_cleared() && !ops.iter().all(|op| matches!(op, Op::Put(_))) {
-                source.reload()?;
-                self.publish(&mut source);
+            match self.try_append(&mut source, ops, &mut before, &mut held) {
+                Ok(Some(outcomes)) => return Ok(outcomes),
+                Ok(None) => {}
+                Err(error) if before.is_empty() || error.has_changed_file() => return Err(error),
+                // It tells of the new file only, which may have what was appended to the one before.
+                Err(error) => return Err(source.replaced(Some(error))),
             }
-            let max = source.options().max_line_bytes();
-            let (outcomes, lessons) = op::carry_out(ops, &self.current(), max, &before);
-            if lessons.is_empty() && before.is_empty() {
-                return Ok(outcomes);
-            }
-            let appended = source.append(&locked, &lessons);
-            self.publish(&mut source);
-            if appended? {
-                return Ok(outcomes);
-            }
-            // Another file has taken the place of the one that was written.
-            before.keep(outcomes, lessons);
-            held = Some(locked);
         }
-        Err(source.replaced())
+        Err(source.replaced(None))
+    }
+
+    /// Returns `None` if another file has taken the place of the one that was written; `held` is the
+    /// lock then.
+    fn try_append(
+        &self,
+        source: &mut Source,
+        ops: &[Op],
+        before: &mut Before,
+        held: &mut Option<Locked>,
+    ) -> Result<Option<Vec<Outcome>>, WriteError> {
+        let locked = source.lock(held.take());
+        // What others wrote comes first; what is asked for may depend on it.
+        self.publish(source);
+        let locked = locked?;
+        if source.is_cleared() && !ops.iter().all(|op| matches!(op, Op::Put(_))) {
+            source.reload()?;
+            self.publish(source);
+        }
+        let max = source.options().max_line_bytes();
+        let (outcomes, lessons) = op::carry_out(ops, &self.current(), max, before);
+        if lessons.is_empty() && before.is_empty() {
+            return Ok(Some(outcomes));
+        }
+        let appended = source.append(&locked, &lessons);
+        self.publish(source);
+        if appended? {
+            return Ok(Some(outcomes));
+        }
+        before.keep(outcomes, lessons);
+        *held = Some(locked);
+        Ok(None)
     }
 
     /// Compacts the file if that would drop over half of it.

@@ -218,11 +218,10 @@ impl Source {
         Ok(true)
     }
 
-    /// Returns the error of a file that is never the same when it is written.
-    pub(crate) fn replaced(&self) -> WriteError {
-        let source = io::Error::other("other programs put another file in its place all the time");
-        // What was appended to one of those may be in the next.
-        WriteError::Unread(OpenError::Read { path: self.path.clone(), source })
+    /// Returns the error of a file that was replaced while it was written, and could not be written
+    /// since.
+    pub(crate) fn replaced(&self, source: Option<WriteError>) -> WriteError {
+        WriteError::Replaced { path: self.path.clone(), source: source.map(Box::new) }
     }
 
     /// Returns whether another file stands under the name, or none. The one that was written may have

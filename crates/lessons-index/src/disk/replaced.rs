@@ -2,11 +2,12 @@
 
 use std::fs::{self, File, TryLockError};
 use std::path::Path;
+use std::sync::Arc;
 
 use super::Step::{Append, SyncData, SyncFolder};
 use super::tests::{lesson, open, scratch};
-use super::trace::{before, take};
-use crate::{Failure, Feedback, Fsync};
+use super::trace::{before, fail, take};
+use crate::{AddError, Failure, Feedback, Fsync, WriteError};
 
 fn failure() -> Failure {
     Failure::new("t", "disk full")
@@ -27,6 +28,21 @@ fn replace_and(path: &Path, change: fn(String) -> String, more: impl FnOnce() + 
         more();
         Ok(())
     });
+}
+
+/// Replaces the file in each of so many writes, by one that has nothing of what was appended.
+fn replace_times(path: &Path, times: usize) {
+    let again = path.to_owned();
+    replace_and(path, without_last, move || {
+        if times > 1 {
+            replace_times(&again, times - 1);
+        }
+    });
+}
+
+fn write_error(error: AddError) -> Arc<WriteError> {
+    let AddError::Write { source, .. } = error else { panic!("{error:?}") };
+    source
 }
 
 /// Returns a text without its last line.
@@ -129,4 +145,44 @@ fn the_lock_of_a_replaced_file_is_the_one_that_others_look_for() {
     take();
     assert_eq!(index.record(failure()).unwrap().times_seen, 2);
     assert_eq!(take(), [Append, SyncData, Append, SyncData, SyncFolder]);
+}
+
+#[test]
+fn a_file_that_is_replaced_in_each_try_is_an_error_that_says_so() {
+    let (_dir, path) = scratch();
+    let index = open(&path, Fsync::OnBatch);
+    index.add(lesson("a")).unwrap();
+    replace_times(&path, 7);
+    index.add(lesson("b")).unwrap();
+    replace_times(&path, 8);
+    let error = write_error(index.add(lesson("c")).unwrap_err());
+    assert!(matches!(*error, WriteError::Replaced { source: None, .. }), "{error:?}");
+    let text = error.to_string();
+    assert!(
+        text.ends_with("was replaced while it was written; look whether the lessons are in it")
+    );
+    assert!(error.has_changed_file());
+    index.add(lesson("d")).unwrap();
+    assert_eq!(index.snapshot().len(), 3);
+    assert_eq!(open(&path, Fsync::Never).snapshot().all(), index.snapshot().all());
+}
+
+/// Who took it for "nothing was written" and tried again would have it counted twice.
+#[test]
+fn an_error_in_the_new_file_says_that_the_lessons_may_be_in_it() {
+    let (_dir, path) = scratch();
+    let index = open(&path, Fsync::OnBatch);
+    index.record(failure()).unwrap();
+    replace_and(&path, |text| text, || fail(SyncData));
+    let error = write_error(index.record(failure()).unwrap_err());
+    let WriteError::Replaced { source: Some(source), .. } = &*error else { panic!("{error:?}") };
+    assert!(matches!(**source, WriteError::Write { .. }), "{source:?}");
+    assert!(error.has_changed_file());
+    assert!(fs::read_to_string(&path).unwrap().contains("\"times_seen\":2"), "it is there");
+
+    // Without a file that was replaced, all is as it was.
+    fail(SyncData);
+    let error = write_error(index.record(failure()).unwrap_err());
+    assert!(matches!(*error, WriteError::Write { .. }), "{error:?}");
+    assert!(!error.has_changed_file());
 }

@@ -72,6 +72,7 @@ impl Watch {
 impl<T: Tell> Session<'_, T> {
     /// Asks once how far a batch is, and collects it when it has ended.
     pub(crate) fn watch(&mut self, mut watch: Watch) -> Result<(), Error> {
+        self.note_again();
         self.cancel_in_time(&mut watch);
         let polled = match mem::replace(&mut watch.progress, Progress::Running) {
             Progress::Running => self.engine.provider.poll(&watch.batch_id, &self.call),

@@ -77,6 +77,9 @@ impl<'s, T: Tell> Session<'s, T> {
         self.miss_asks()?;
         let (engine, table) = (self.engine, Arc::clone(&self.table));
         while let Some(mut ask) = self.direct.pop() {
+            if self.keeps_nothing(&[ask.member]) {
+                continue;
+            }
             let replaces = ask.replaces.as_slice();
             let doubts = engine.state().doubts_behind(replaces, ask.may_be_paid);
             let is_within = match self.is_within_budget(ask.member as usize, doubts) {
@@ -195,7 +198,11 @@ impl<'s, T: Tell> Session<'s, T> {
                 self.direct.of(model).failures = 0;
                 // It is paid for: its requester gets it whatever becomes of the record.
                 let answer = self.engine.provider.answer(response);
-                return self.hand_over(index, Ok(answer)).and(kept);
+                let told = self.hand_over(index, Ok(answer));
+                if let Err(fault) = kept {
+                    self.could_not_keep(fault);
+                }
+                return told;
             }
             Err(error) => error,
         };

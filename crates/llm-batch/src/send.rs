@@ -87,7 +87,8 @@ impl<T: Tell> Session<'_, T> {
 
     fn send_the_rest(&mut self, mut send: Send) -> Result<(), Error> {
         self.take_out_dear(&mut send)?;
-        if send.members.is_empty() || self.is_over_budget(&send.members) {
+        let is_nothing = send.members.is_empty() || self.keeps_nothing(&send.members);
+        if is_nothing || self.is_over_budget(&send.members) {
             return Ok(());
         }
         let (engine, table) = (self.engine, Arc::clone(&self.table));
@@ -170,7 +171,8 @@ impl<T: Tell> Session<'_, T> {
             self.engine.state().settle(at, Fate::Submitted { batch_id: batch_id.clone() });
         if let Err(fault) = settled {
             // It is known here, and found by the next process.
-            self.cut(fault);
+            self.unnoted.push(at);
+            self.could_not_keep(fault);
         }
         let is_running = progress == Progress::Running;
         let mut watch = self.watch_of(at, batch_id, nonce, members, progress);

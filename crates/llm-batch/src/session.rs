@@ -65,6 +65,10 @@ pub(crate) struct Session<'s, T> {
     ambiguous: Option<Ambiguity>,
     /// Requests of tickets that were told that they are not finished.
     left: BTreeSet<usize>,
+    /// Why something that is paid for could not be written down. Nothing is begun any more then.
+    pub(crate) unkept: Option<String>,
+    /// Records of batches among it.
+    pub(crate) unnoted: Vec<usize>,
     /// What cut the pass.
     fault: Option<Error>,
 }
@@ -150,6 +154,8 @@ impl<'s, T: Tell> Session<'s, T> {
             refused: None,
             ambiguous: None,
             left: BTreeSet::new(),
+            unkept: None,
+            unnoted: Vec::new(),
             fault: None,
         }
     }
@@ -265,6 +271,7 @@ impl<'s, T: Tell> Session<'s, T> {
 
     /// Returns what the pass came to.
     pub(crate) fn finish(mut self) -> Result<Run, Unfinished> {
+        self.note_again();
         let synced =
             if self.fault.is_none() { self.engine.state().deliveries.sync() } else { Ok(()) };
         let synced = synced.err().filter(|_| self.mode == Mode::Run);

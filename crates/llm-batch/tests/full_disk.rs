@@ -11,8 +11,8 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use common::{Faults, Place, Reply, Sim, ask, batch_object, builder, wait_until};
-use llm_batch::{BatchError, LlmBatch, PendingReason, Request, RequestError, Stop};
+use common::{Endpoint, Faults, Place, Reply, Sim, ask, batch_object, builder, wait_until};
+use llm_batch::{BatchError, LaneChoice, LlmBatch, PendingReason, Request, RequestError, Stop};
 
 const NEVER: Duration = Duration::from_hours(1);
 
@@ -82,6 +82,66 @@ fn what_is_at_the_provider_comes_home_and_what_is_new_is_not_sent() {
     let said = String::from_utf8_lossy(&child.stdout);
     assert!(child.status.success() && said.contains("1 passed"), "{said}");
     assert_eq!((sim.creates(), sim.simulator.paid().len()), (1, 2));
+}
+
+/// Not a test by itself: a process that may write a few kilobytes into a file.
+#[test]
+fn child_with_little_room() {
+    let (Some(url), Some(state)) = (env::var_os("CHILD_URL"), env::var_os("CHILD_STATE")) else {
+        return;
+    };
+    let settings = builder(url.to_str().unwrap(), &PathBuf::from(state)).linger(NEVER);
+    let settings = settings.lane(LaneChoice::Sync).max_concurrent(1);
+    let llm = settings.build().unwrap();
+    let tickets = ["a", "b", "c", "d", "e"].map(|id| llm.submit(long(id)).unwrap());
+    llm.flush().wait().unwrap();
+    let unanswered = tickets.into_iter().filter_map(|ticket| ticket.wait().err());
+    let told = unanswered.map(|error| {
+        let BatchError::Failed(error) = error else { panic!("{error}") };
+        let said = error.to_string();
+        assert!(said.contains(".answer.json") && !error.may_be_paid(), "{said}");
+    });
+    // One may be on its way when it turns out that the one before cannot be kept.
+    assert!([3, 4].contains(&told.count()));
+}
+
+/// All of them were asked and paid for, and none of the answers was kept.
+#[test]
+fn once_an_answer_cannot_be_kept_nothing_more_is_asked() {
+    let (sim, place) = (Sim::start(Faults::default()), Place::quick());
+    let child = Command::new("sh")
+        .args(["-c", "trap '' XFSZ; ulimit -f 16; exec \"$0\" child_with_little_room --exact"])
+        .arg(env::current_exe().unwrap())
+        .env("CHILD_URL", sim.url())
+        .env("CHILD_STATE", place.state())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&child.stdout);
+    assert!(child.status.success() && said.contains("1 passed"), "{said}");
+    let asked = sim.simulator.count(Endpoint::Ask);
+    assert!([1, 2].contains(&asked), "{asked}");
+}
+
+/// A process that is killed later would have left it of unknown fate.
+#[test]
+fn a_batch_that_could_not_be_noted_is_noted_once_there_is_room() {
+    let place = Place::quick();
+    let in_the_way = place.state().join("000001.status.json.tmp");
+    let status = place.state().join("000001.status.json");
+    let (was_in_the_way, noted) = (in_the_way.clone(), status.clone());
+    let sim = Sim::start(Faults {
+        poll: Some(Box::new(move |_, seen| {
+            let _ = fs::remove_dir(&was_in_the_way);
+            let id = seen.path.rsplit('/').next().unwrap();
+            (!noted.exists()).then(|| batch_object(id, false))
+        })),
+        ..Faults::default()
+    });
+    let llm = builder(sim.url(), &place.state()).linger(Duration::ZERO).build().unwrap();
+    fs::create_dir(&in_the_way).unwrap();
+    let answer = llm.submit(ask("a")).unwrap().wait().unwrap();
+    assert_eq!(answer.text.unwrap(), "answer to question a");
+    assert!(fs::read_to_string(&status).unwrap().contains("msgbatch_0"));
 }
 
 /// Its tickets were told to come again, and would have found it running.

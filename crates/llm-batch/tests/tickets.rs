@@ -266,7 +266,9 @@ fn a_ticket_that_is_not_finished_says_why() {
     let llm = lingering(&sim, &place);
     let tickets = each.map(|(id, why)| (why, llm.submit(ask(id)).unwrap()));
     let flushed = llm.flush();
-    tickets.into_iter().for_each(|(why, ticket)| check(why, ticket));
+    for (why, ticket) in tickets {
+        check(why, ticket);
+    }
     flushed.wait().unwrap();
     assert_eq!(sim.creates(), 3);
 }
@@ -283,7 +285,7 @@ fn an_answer_that_cannot_be_read_keeps_no_other_away() {
     let all = |llm: &LlmBatch, ids: &[&str]| {
         let tickets: Vec<_> = ids.iter().map(|id| llm.submit(ask(id)).unwrap()).collect();
         llm.flush().wait().unwrap();
-        tickets.into_iter().map(|ticket| ticket.wait()).collect::<Vec<_>>()
+        tickets.into_iter().map(Ticket::wait).collect::<Vec<_>>()
     };
     assert!(all(&open(), &ids).iter().all(Result::is_ok));
     std::fs::write(place.state().join("000001.answer.json"), "{").unwrap();

@@ -34,6 +34,29 @@ impl<T: Tell> Session<'_, T> {
         }
     }
 
+    /// Begins nothing more: something that is paid for could not be written down, and what else is paid
+    /// for could not be, either.
+    pub(crate) fn could_not_keep(&mut self, fault: Error) {
+        self.unkept.get_or_insert_with(|| fault.to_string());
+        self.cut(fault);
+    }
+
+    /// Tells whether nothing is begun any more, and sets the requests aside then.
+    pub(crate) fn keeps_nothing(&mut self, members: &[u32]) -> bool {
+        let Some(problem) = self.unkept.clone() else { return false };
+        self.set_aside(members, PendingReason::State { problem });
+        true
+    }
+
+    /// Writes down once more what could not be.
+    pub(crate) fn note_again(&mut self) {
+        let mut state = self.engine.state();
+        self.unnoted.retain(|&at| {
+            let fate = state.record(at).fate.clone();
+            fate.is_some_and(|fate| state.settle(at, fate).is_err())
+        });
+    }
+
     /// Leaves a request of which it is unknown whether it was taken.
     pub(crate) fn mark_ambiguous(&mut self, index: usize, reason: &str) {
         self.status[index] = Status::Ambiguous;

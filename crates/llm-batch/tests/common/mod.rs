@@ -167,6 +167,7 @@ impl Place {
     }
 
     /// Returns one where syncing costs nothing, if there is such a place: on a busy disk it takes seconds.
+    /// There may be little room: what writes more than a megabyte goes elsewhere.
     /// A process that is killed leaves the same there as on a disk.
     pub fn quick() -> Place {
         let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());

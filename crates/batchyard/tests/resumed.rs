@@ -56,6 +56,31 @@ fn another_run_that_took_the_branch_of_a_held_task_takes_nothing_of_it() {
     }
 }
 
+/// It stood back for another run, and was refused when it was put back: nobody has gone on from it.
+#[test]
+fn what_a_run_that_goes_on_leaves_is_no_part_of_the_next_one() {
+    let yard = planned("[land]\npush = \"base\"", &[("one", "bad.txt"), ("two", "b.txt")]);
+    let server = Server::start(Creates::Work);
+    let hook = protect(&yard);
+    run(&yard, &server).code(3);
+    unprotect(&hook);
+    run_other(&yard, &server, "[land]\npush = \"base\"", "other.txt").code(0);
+    let takes_no_bad = "#!/bin/sh\n! git ls-tree --name-only $3 | grep -q ^bad\n";
+    yard.write("remote.git/hooks/update", takes_no_bad);
+    make_executable(&hook);
+    let ran = run(&yard, &server).code(1);
+    assert_eq!(
+        (&ran.line("one")["status"], main_of(&yard).as_str()),
+        (&"failed".into(), "README.md b.txt other.txt")
+    );
+    let left = ["for-each-ref", "--format=%(objectname)", "refs/batchyard/run/batchyard/one"];
+    assert_eq!(yard.git("repo", &left), yard.git("repo", &["rev-parse", "batchyard/one"]));
+    let plan = yard.read("plan/plan.toml").replace("bad.txt", "c.txt");
+    yard.write("plan/plan.toml", plan);
+    run(&yard, &server).code(0);
+    assert_eq!(main_of(&yard), "README.md b.txt c.txt other.txt");
+}
+
 /// By then nothing says any more whose it was; by hand nothing has ever said so.
 #[test]
 fn the_branch_of_a_held_task_whose_place_the_base_has_is_put_back() {
@@ -131,6 +156,54 @@ fn what_somebody_has_committed_to_a_held_branch_lands() {
     let ran = run(&yard, &server).code(0);
     assert_eq!(yard.git("remote.git", &["show", "main:a.txt"]), "put right");
     assert_eq!(ran.line("one")["commit"], yard.git("repo", &["rev-parse", "batchyard/one"]));
+}
+
+/// It landed, another answer did not, and somebody has gone on from it in the base since.
+#[test]
+fn what_somebody_has_amended_and_landed_is_not_done_again() {
+    let yard = planned("[land]\npush = \"base\"", &[("one", "a.txt"), ("two", "bad.txt")]);
+    let server = Server::start(Creates::Work);
+    let hook = protect(&yard);
+    run(&yard, &server).code(3);
+    yard.git("repo", &["switch", "--quiet", "batchyard/one"]);
+    yard.write("repo/a.txt", "put right\n");
+    yard.git("repo", &["commit", "--quiet", "--all", "--amend", "--message", "Put it right"]);
+    yard.git("repo", &["switch", "--quiet", "main"]);
+    let takes_no_bad = "#!/bin/sh\n! git ls-tree --name-only $3 | grep -q ^bad\n";
+    yard.write("remote.git/hooks/update", takes_no_bad);
+    // The remote goes away when it has taken the first one.
+    let goes_away = "#!/bin/sh\nmv HEAD HEAD.away\nrm $0\n";
+    yard.write("remote.git/hooks/post-receive", goes_away);
+    assert_eq!(run(&yard, &server).code(3).line("two")["status"], "pending");
+    std::fs::rename(yard.path("remote.git/HEAD.away"), yard.path("remote.git/HEAD"))
+        .expect("it has taken one");
+    unprotect(&hook);
+    let ran = run(&yard, &server).code(0);
+    assert_eq!(main_of(&yard), "README.md a.txt bad.txt");
+    assert_eq!(yard.git("remote.git", &["show", "main:a.txt"]), "put right");
+    assert_eq!(ran.line("one")["commit"], yard.git("repo", &["rev-parse", "batchyard/one"]));
+    assert_eq!(server.creates().len(), 1);
+}
+
+/// Somebody has put it right at the remote: that is not to be overwritten, nor is it said how to.
+#[test]
+fn what_somebody_has_pushed_to_a_held_branch_stays_there() {
+    let yard = planned("[land]\npush = \"both\"", &[("one", "a.txt")]);
+    let server = Server::start(Creates::Work);
+    let hook = protect(&yard);
+    run(&yard, &server).code(3);
+    unprotect(&hook);
+    clone(&yard, false);
+    yard.git("new", &["switch", "--quiet", "batchyard/one"]);
+    yard.write("new/a.txt", "put right\n");
+    let identity = ["-c", "user.name=T", "-c", "user.email=t@example.invalid"];
+    let commit = ["commit", "--quiet", "--all", "--message", "Put it right"];
+    yard.git("new", &[&identity[..], &commit].concat());
+    yard.git("new", &["push", "--quiet", "origin", "batchyard/one"]);
+    let ran = run(&yard, &server).code(0);
+    assert!(!ran.stderr.contains("not pushed"), "{ran:?}");
+    assert_eq!(yard.git("remote.git", &["show", "batchyard/one:a.txt"]), "put right");
+    assert_eq!(yard.git("remote.git", &["show", "main:a.txt"]), "made");
 }
 
 /// Makes the clone `new`, which may be one that asks its remote for what it lacks.

@@ -23,6 +23,8 @@ pub(super) struct Begun {
     pub(super) bases: Tips,
     /// Where a branch is whose task has its commit, perhaps with one of somebody on top.
     pub(super) tips: Tips,
+    /// Those of the tips that the landing has made itself and that are not noted to be left over.
+    pub(super) left: Vec<(String, ObjectId)>,
 }
 
 /// Branches and commits on them.
@@ -56,60 +58,78 @@ pub(super) fn begin(
         Some((_, at)) => return Err(begun_elsewhere(&at, &here, place.state)),
         None => (None, Tips::new()),
     };
-    let commits: Vec<ObjectId> = made.values().copied().collect();
+    let mut others = place.state.others().map_err(|error| unreachable(error.to_string()))?;
+    let commits: Vec<ObjectId> = made.values().chain(others.values()).copied().collect();
     let present = place.repository.present(&commits).map_err(unreachable)?;
-    if !commits.iter().all(|commit| present.contains(commit)) {
+    others.retain(|_, commit| present.contains(commit));
+    if !made.values().all(|commit| present.contains(commit)) {
         // Gone with the repository that they were made in: they are made anew in this one.
         made.retain(|_, commit| present.contains(commit));
         name = None;
     }
-    let landed = landed(board, place, (remote, start), &made)?;
+    let landed = landed(board, place, (remote, start), [&made, &others])?;
     let is_new = name.is_none();
-    let (bases, tips) = session.interrupt.shielded(|| {
+    let (known, bases, tips) = session.interrupt.shielded(|| {
         let known = place.repository.branches("batchyard").map_err(unreachable)?;
         if is_new {
             // What stays for now is forgotten by a later run.
             let _ = place.repository.forget_left(&known, start);
         }
         say_what_stays(session, board, place, &known, &landed);
-        set_branches(board, place, (remote, start), &known, (&made, &landed))
+        let (bases, tips) = set_branches(board, place, (remote, start), &known, (&made, &landed))?;
+        Ok((known, bases, tips))
     })?;
     let name = match name {
         Some(name) => place.state.note_landing(&name, &here).map(|()| name),
         None => place.state.begin_landing(&here, &made),
     };
     let name = name.map_err(|error| unreachable(error.to_string()))?;
+    let is_other = |branch: &String, tip: &ObjectId| {
+        made.get(branch) != Some(tip) || others.get(branch) == Some(tip)
+    };
+    let (foreign, mut left): (Vec<_>, Vec<_>) =
+        tips.clone().into_iter().partition(|(branch, tip)| is_other(branch, tip));
+    // Before it lands: it is known by this where it has, also when somebody has gone on from it.
+    let noted = place.state.note_others(&foreign);
+    noted.map_err(|error| unreachable(error.to_string()))?;
+    let is_noted = |branch: &String, tip: ObjectId| {
+        known.get(branch).is_some_and(|local| local.is_of_a_run && local.tip == tip)
+    };
+    left.retain(|(branch, tip)| !is_noted(branch, *tip));
     // What has been made already is no part of what is to be made.
-    Ok(Begun { name: format!("{name}/{}", made.len()), landed, bases, tips })
+    Ok(Begun { name: format!("{name}/{}", made.len()), landed, bases, tips, left })
 }
 
 /// Returns what of the commits of a landing is where the plan wants it: in the base, or else in the branch of
-/// the task at the remote.
+/// the task at the remote. It may be a commit of somebody that was landed in the place of its own.
 fn landed(
     board: &Board<'_>,
     place: &Place<'_>,
     (remote, start): (&RemoteBranches, ObjectId),
-    made: &Tips,
+    [made, others]: [&Tips; 2],
 ) -> Result<BTreeMap<usize, ObjectId>, Stop> {
     let repository = place.repository;
-    let commits: Vec<ObjectId> = made.values().copied().collect();
+    let commits: Vec<ObjectId> = made.values().chain(others.values()).copied().collect();
     let pushes_base = board.plan.land.push != Push::Branches;
     let outside = repository.outside(&commits, start).map_err(unreachable)?;
     let mut landed = BTreeMap::new();
     for at in board.answered() {
         let branch = board.plan.tasks[at].branch();
-        let Some(&commit) = made.get(&branch) else { continue };
-        let is_in = match remote.tips.get(&branch) {
-            _ if pushes_base => !outside.contains(&commit),
-            None => false,
-            Some(tip) if *tip == commit => true,
-            Some(_) => {
-                let tip = repository.fetch(remote, &branch).map_err(unreachable)?;
-                repository.is_ancestor(commit, tip)
+        let Some(&own) = made.get(&branch) else { continue };
+        for commit in others.get(&branch).copied().into_iter().chain([own]) {
+            let is_in = match remote.tips.get(&branch) {
+                _ if pushes_base => !outside.contains(&commit),
+                None => false,
+                Some(tip) if *tip == commit => true,
+                Some(_) => {
+                    let tip = repository.fetch(remote, &branch).map_err(unreachable)?;
+                    repository.is_ancestor(commit, tip)
+                }
+            };
+            if is_in {
+                landed.insert(at, commit);
+                break;
             }
-        };
-        if is_in {
-            landed.insert(at, commit);
         }
     }
     Ok(landed)
@@ -161,6 +181,7 @@ fn set_branches(
 ) -> Result<(Tips, Tips), Stop> {
     let repository = place.repository;
     let merges = board.plan.land.push != Push::Branches;
+    let pushes_branches = board.plan.land.push != Push::Base;
     let (mut bases, mut tips) = (Tips::new(), Tips::new());
     for (at, task, standing) in board.iter() {
         if !matches!(standing, Standing::Answered { .. }) || landed.contains_key(&at) {
@@ -170,10 +191,12 @@ fn set_branches(
         let own = made.get(&branch).copied();
         // The remote's branch is gone on from, unless the base has all of it, or would get what is no
         // more than left over.
-        let published = if own.is_none() && remote.tips.contains_key(&branch) {
-            Some(repository.fetch(remote, &branch).map_err(unreachable)?)
-        } else {
-            None
+        let published = match remote.tips.get(&branch) {
+            // Also what somebody has gone on to there: a push has to know that it is behind.
+            Some(tip) if own.is_none() || pushes_branches && own != Some(*tip) => {
+                Some(repository.fetch(remote, &branch).map_err(unreachable)?)
+            }
+            _ => None,
         };
         let is_left = |there| {
             let local = known.get(&branch);

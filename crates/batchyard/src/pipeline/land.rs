@@ -84,7 +84,7 @@ pub(crate) fn land(
     let _held = place.repository.hold()?;
     let remote = place.repository.remote_branches().map_err(unreachable)?;
     let start = place.repository.fetch(&remote, place.onto).map_err(unreachable)?;
-    let Begun { name, landed, bases, tips } = begin(session, board, place, &remote, start)?;
+    let Begun { name, landed, bases, tips, left } = begin(session, board, place, &remote, start)?;
     for (at, commit) in landed {
         board.set(at, Standing::Landed { commit: commit.to_string() });
     }
@@ -102,7 +102,7 @@ pub(crate) fn land(
         let report = session.interrupt.shielded(|| place.git.apply_as(&name, commits));
         made = Done::from(report.map_err(|error| unreachable(chain(&error)))?);
     }
-    note_left(session, board, place, &operations, &made);
+    note_left(session, board, place, &operations, (&made, left));
     make_unchanged(board, place, &bases, &operations, &made)?;
     for (at, op) in &operations.commits {
         if let Some(commit) = tip(*at) {
@@ -157,27 +157,30 @@ pub(crate) fn unlanded(landing: &Landing, fault: &Failure, push: Push, state: &R
 }
 
 /// Notes the commits that are on the branches of tasks now: for this landing, should it be cut off, and for
-/// the next run.
+/// the next run. `left` has those that were made before, and are not noted for the next run.
 fn note_left(
     session: &Session,
     board: &Board<'_>,
     place: &Place<'_>,
     operations: &Operations,
-    made: &Done,
+    (made, mut left): (&Done, Vec<(String, ObjectId)>),
 ) {
-    let commits = |is_of_run: bool| -> Vec<(String, ObjectId)> {
-        let commit = |op: &Operation| match made.get(&op.id)? {
-            Outcome::Landed { commit, .. } => Some(*commit),
+    let (mut own, mut others) = (Vec::new(), Vec::new());
+    for (at, op) in &operations.commits {
+        let branch = board.plan.tasks[*at].branch();
+        match made.get(&op.id) {
+            Some(Outcome::Landed { commit, .. }) => own.push((branch, *commit)),
             // It is no commit of the run, and nothing is left to be done where it has landed.
-            Outcome::NoChange { commit, .. } if !is_of_run => Some(*commit),
-            _ => None,
-        };
-        let branch = |at: usize| board.plan.tasks[at].branch();
-        operations.commits.iter().filter_map(|(at, op)| Some((branch(*at), commit(op)?))).collect()
-    };
+            Some(Outcome::NoChange { commit, .. }) => others.push((branch, *commit)),
+            _ => {}
+        }
+    }
+    left.extend(own.iter().cloned());
+    own.extend(others.iter().cloned());
     // In this order: what the repository calls left over must be known to be this landing's.
-    let noted = place.state.note_made(&commits(false)).map_err(|error| error.to_string());
-    if let Err(why) = noted.and_then(|()| place.repository.note_left(&commits(true))) {
+    let noted = place.state.note_others(&others).and_then(|()| place.state.note_made(&own));
+    let noted = noted.map_err(|error| error.to_string());
+    if let Err(why) = noted.and_then(|()| place.repository.note_left(&left)) {
         // The next run goes on from there.
         session.output.note(format!("note: {why}"));
     }

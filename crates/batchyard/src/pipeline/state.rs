@@ -8,6 +8,8 @@
 //! landing        what the landing is called, and where it is; written when its branches are where
 //!                they begin
 //! made           the commits that the landing has made, with their branches
+//! others         commits of others that it lands in their place: what an answer changes nothing of, or
+//!                what somebody has put right
 //! search         what is left to be tried of a search for what the remote does not take
 //! end            what became of the tasks, and when: written before lessons are recorded of it
 //! llm/           what is known of the provider's batches
@@ -85,6 +87,7 @@ const HEADER: &str = "run.json";
 const OVER: &str = "over";
 const LANDING: &str = "landing";
 const MADE: &str = "made";
+const OTHERS: &str = "others";
 const SEARCH: &str = "search";
 const END: &str = "end";
 const LLM: &str = "llm";
@@ -211,7 +214,7 @@ impl RunState {
     ) -> io::Result<String> {
         let number = |salt: u32| RandomState::new().hash_one((salt, std::process::id()));
         let name = format!("run/{:016x}{:016x}", number(0), number(1));
-        self.write_made(made)?;
+        self.write_commits(MADE, made)?;
         self.note_landing(&name, place)?;
         Ok(name)
     }
@@ -223,7 +226,16 @@ impl RunState {
 
     /// Returns the commits that the landing has made, by their branches.
     pub(crate) fn made(&self) -> io::Result<BTreeMap<String, ObjectId>> {
-        let text = match fs::read_to_string(self.folder.join(MADE)) {
+        self.commits(MADE)
+    }
+
+    /// Returns the commits of others that the landing goes on with in place of its own, by their branches.
+    pub(crate) fn others(&self) -> io::Result<BTreeMap<String, ObjectId>> {
+        self.commits(OTHERS)
+    }
+
+    fn commits(&self, file: &str) -> io::Result<BTreeMap<String, ObjectId>> {
+        let text = match fs::read_to_string(self.folder.join(file)) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
             Err(error) => return Err(error),
@@ -232,22 +244,30 @@ impl RunState {
             let (id, branch) = line.split_once(' ')?;
             Some((branch.to_owned(), ObjectId::from_hex(id.as_bytes()).ok()?))
         };
-        let made: Option<BTreeMap<_, _>> = text.lines().map(read).collect();
-        made.ok_or_else(|| io::Error::other(format!("{MADE} is damaged")))
+        let commits: Option<BTreeMap<_, _>> = text.lines().map(read).collect();
+        commits.ok_or_else(|| io::Error::other(format!("{file} is damaged")))
     }
 
     /// Notes commits that the landing has made; durable.
     pub(crate) fn note_made(&self, made: &[(String, ObjectId)]) -> io::Result<()> {
-        let known = self.made()?;
-        let all: BTreeMap<String, ObjectId> =
-            known.into_iter().chain(made.iter().cloned()).collect();
-        self.write_made(&all)
+        self.note_commits(MADE, made)
     }
 
-    fn write_made(&self, made: &BTreeMap<String, ObjectId>) -> io::Result<()> {
+    /// Notes commits of others that the landing goes on with; durable.
+    pub(crate) fn note_others(&self, others: &[(String, ObjectId)]) -> io::Result<()> {
+        if others.is_empty() { Ok(()) } else { self.note_commits(OTHERS, others) }
+    }
+
+    fn note_commits(&self, file: &str, more: &[(String, ObjectId)]) -> io::Result<()> {
+        let mut all = self.commits(file)?;
+        all.extend(more.iter().cloned());
+        self.write_commits(file, &all)
+    }
+
+    fn write_commits(&self, file: &str, commits: &BTreeMap<String, ObjectId>) -> io::Result<()> {
         let lines: Vec<String> =
-            made.iter().map(|(branch, id)| format!("{id} {branch}\n")).collect();
-        self.write(MADE, lines.concat().as_bytes())
+            commits.iter().map(|(branch, id)| format!("{id} {branch}\n")).collect();
+        self.write(file, lines.concat().as_bytes())
     }
 
     /// Returns what a search for what the remote does not take has left to be tried, as indexes of tasks;
@@ -388,7 +408,9 @@ fn is_ours(name: &str) -> bool {
     let name = name.strip_suffix(".new").unwrap_or(name);
     let number = name.strip_prefix("wave-").and_then(|rest| rest.strip_suffix(".jsonl"));
     let is_wave = number.is_some_and(|number| number.parse::<usize>().is_ok());
-    is_wave || [lock::FILE, HEADER, OVER, RESULTS, LANDING, MADE, SEARCH, END, LLM].contains(&name)
+    is_wave
+        || [lock::FILE, HEADER, OVER, RESULTS, LANDING, MADE, OTHERS, SEARCH, END, LLM]
+            .contains(&name)
 }
 
 fn wave_file(wave: usize) -> String {

@@ -35,12 +35,14 @@ pub(crate) enum Op {
 /// Is the lesson that is in the file now; `None` if there is none with the id.
 pub(crate) type Outcome = Result<Option<Arc<Lesson>>, InvalidLesson>;
 
-/// Is what came of the same changes in a file that another has replaced since.
+/// Is what came of the same changes in files that others have replaced since, the last at the end.
 ///
-/// Whoever replaced it may have read it behind the append, so that what was appended is in the new
+/// Whoever replaced one may have read it behind the append, so that what was appended is in the new
 /// file too, and must not be counted twice.
 #[derive(Default)]
-pub(crate) struct Before {
+pub(crate) struct Before(Vec<Try>);
+
+struct Try {
     outcomes: Vec<Outcome>,
     /// What was appended, by id.
     lessons: HashMap<String, Arc<Lesson>>,
@@ -49,15 +51,21 @@ pub(crate) struct Before {
 impl Before {
     /// Keeps what came of all changes, and what was appended for those that were not done before.
     pub(crate) fn keep(&mut self, outcomes: Vec<Outcome>, appended: Vec<Arc<Lesson>>) {
-        self.outcomes = outcomes;
-        self.lessons.extend(appended.into_iter().map(|lesson| (lesson.id.clone(), lesson)));
+        let by_id = appended.into_iter().map(|lesson| (lesson.id.clone(), lesson));
+        self.0.push(Try { outcomes, lessons: by_id.collect() });
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.lessons.is_empty()
+        self.0.is_empty()
     }
 
     /// Returns what came of a change, if that is what a state holds.
+    fn done(&self, at: usize, op: &Op, state: &State) -> Option<Outcome> {
+        self.0.iter().rev().find_map(|before| before.done(at, op, state))
+    }
+}
+
+impl Try {
     fn done(&self, at: usize, op: &Op, state: &State) -> Option<Outcome> {
         let outcome = self.outcomes.get(at)?.as_ref().ok()?;
         let id = match op {
@@ -67,11 +75,18 @@ impl Before {
         };
         let appended = self.lessons.get(id)?;
         let is_there = match state.find(id) {
-            Some(known) => known.raw() == appended.raw(),
+            Some(known) => is_alike(known.raw(), appended.raw()),
             None => appended.is_tombstone(),
         };
         is_there.then(|| Ok(outcome.clone()))
     }
+}
+
+/// Returns whether two lines have the same keys and values: who replaces a file may have parsed the
+/// lines, and have written them in another way.
+fn is_alike(a: &str, b: &str) -> bool {
+    let parse = |line| serde_json::from_str::<serde_json::Value>(line);
+    a == b || matches!((parse(a), parse(b)), (Ok(a), Ok(b)) if a == b)
 }
 
 impl Op {

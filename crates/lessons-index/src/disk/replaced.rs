@@ -1,5 +1,6 @@
 //! Tests of a file that other programs replace while it is written.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
 use std::path::Path;
 use std::sync::Arc;
@@ -46,9 +47,9 @@ fn write_error(error: AddError) -> Arc<WriteError> {
 }
 
 /// Returns a text without its last line.
-fn without_last(text: String) -> String {
-    let last = text.trim_end().rfind('\n').map_or(0, |end| end + 1);
-    text[..last].to_owned()
+fn without_last(mut text: String) -> String {
+    text.truncate(text.trim_end().rfind('\n').map_or(0, |end| end + 1));
+    text
 }
 
 /// An editor or git puts another file in place without the lock: what is appended to the old
@@ -123,6 +124,53 @@ fn what_the_new_file_has_of_an_append_is_not_appended_again() {
     let counted: Vec<u64> = counted.into_iter().map(|l| l.unwrap().times_seen).collect();
     assert_eq!(counted, [8, 1, 9]);
     assert_eq!(index.snapshot().all(), stored());
+}
+
+/// A program that parses the lines and writes them again spaces and orders them as it likes.
+#[test]
+fn what_the_new_file_has_in_another_writing_is_not_appended_again() {
+    let (_dir, path) = scratch();
+    let index = open(&path, Fsync::OnBatch);
+    let notes = serde_json::Map::from_iter([("host".into(), "b\u{fc}ro".into())]);
+    let failure = || failure().metadata(notes.clone());
+    let id = index.record(failure()).unwrap().id.clone();
+    // As `json.dumps` of Python does, and as `jq -S`.
+    replace(&path, |text| text.replace("\":", "\": ").replace('\u{fc}', "\\u00fc"));
+    assert_eq!(index.record(failure()).unwrap().times_seen, 2);
+    replace(&path, |text| {
+        let lines = text.lines().map(|line| {
+            let sorted: BTreeMap<String, serde_json::Value> = serde_json::from_str(line).unwrap();
+            serde_json::to_string(&sorted).unwrap() + "\n"
+        });
+        lines.collect()
+    });
+    assert_eq!(index.feedback(&*id, Feedback::Helpful).unwrap().unwrap().helpful, 1);
+    let stored = open(&path, Fsync::Never).snapshot().all();
+    assert_eq!((stored[0].times_seen, stored[0].helpful), (2, 1));
+    assert_eq!(stored, index.snapshot().all());
+}
+
+/// Of two programs that replace a file, the second may have read it before the first did so.
+#[test]
+fn what_any_earlier_file_got_is_not_appended_again() {
+    let (dir, path) = scratch();
+    let index = open(&path, Fsync::OnBatch);
+    index.record(failure()).unwrap();
+    let (first, kept) = (path.clone(), dir.path().join("kept"));
+    before(SyncData, move || {
+        fs::copy(&first, &kept)?;
+        let text = fs::read_to_string(&first)?;
+        let theirs = without_last(text).replace("\"times_seen\":1", "\"times_seen\":5");
+        let new = first.with_extension("new");
+        fs::write(&new, theirs)?;
+        fs::rename(&new, &first)?;
+        before(SyncData, move || fs::rename(kept, first));
+        Ok(())
+    });
+    assert_eq!(index.record(failure()).unwrap().times_seen, 2, "of those in that file");
+    let stored = open(&path, Fsync::Never).snapshot().all();
+    assert_eq!(stored[0].times_seen, 2);
+    assert_eq!(stored, index.snapshot().all());
 }
 
 /// What replaces the file may take the lock file with it, as `git clean` does; the next process

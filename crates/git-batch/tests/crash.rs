@@ -14,11 +14,12 @@ use support::worktree::{capture, linked, put, status};
 use support::{Fixture, landed, run};
 
 /// The points at which a batch can be killed, in their order, and how often it comes there at least.
-const STOPS: [(&str, u32); 18] = [
+const STOPS: [(&str, u32); 19] = [
     ("keep written", 1),
     ("pack part written", 2),
     ("pack in place", 1),
     ("record written", 1),
+    ("record in place", 1),
     ("built", 1),
     ("before push", 3),
     ("pushed", 3),

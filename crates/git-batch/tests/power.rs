@@ -227,6 +227,16 @@ fn alone() -> MutexGuard<'static, ()> {
 /// finds them where they are to be, and ends the batch; then the power goes.
 #[test]
 fn what_a_killed_process_did_not_make_durable_the_next_one_does() {
+    cut_the_power_after_a_kill_at("packed refs moved");
+}
+
+/// As above, with a process that had its record and its pack in place only: their names are not durable.
+#[test]
+fn a_pack_that_a_killed_process_did_not_make_durable_the_next_one_does() {
+    cut_the_power_after_a_kill_at("record in place");
+}
+
+fn cut_the_power_after_a_kill_at(stop: &str) {
     let _alone = alone();
     let fixture = Fixture::new();
     let before = fixture.copy();
@@ -238,7 +248,7 @@ fn what_a_killed_process_did_not_make_durable_the_next_one_does() {
     disk::record();
     fixture.open().apply(operations()).unwrap();
     let mut changes = inside(&git_dir(&fixture), disk::record());
-    let killed = Change::Reach("packed refs moved".to_owned());
+    let killed = Change::Reach(stop.to_owned());
     changes.truncate(changes.iter().position(|change| *change == killed).unwrap());
     let base = before.work().join(".git");
     let mut disk = Disk::default();

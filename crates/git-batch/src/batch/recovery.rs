@@ -27,6 +27,8 @@ impl Session<'_> {
         if done.is_some() {
             return file.close().map_err(|error| refuse(error.to_string()));
         }
+        // Nothing may point to what a power cut can take.
+        self.store.sync_packs().map_err(|error| refuse(error.to_string()))?;
         let operations: Vec<Operation> = built.operations.iter().map(stand_in).collect();
         let operations: Vec<&Operation> = operations.iter().collect();
         let settings = self.settings.clone();

@@ -163,19 +163,24 @@ impl Records {
     ) -> io::Result<OpenRecord> {
         let NewRecord { key, temporary, path, fsyncs } = new;
         disk::rename(&temporary, &path)?;
+        stops::reach("record in place");
         let open = || {
             disk::sync_folder(&self.open)?;
             File::options().append(true).open(&path)
         };
         let (synced, file) = disk::together(sync, open);
-        // Nobody is to finish what is said to have failed.
-        let file = synced.and(file).inspect_err(|_| drop(fs::remove_file(&path)))?;
+        // Nobody is to finish what is said to have failed, not after a power cut either.
+        let file = synced.and(file).inspect_err(|_| {
+            let _ = disk::remove(&path).and_then(|()| disk::sync_folder(&self.open));
+        })?;
         let done = is_kept.then(|| self.path_of(&key));
         Ok(OpenRecord { file, path, done, fsyncs: fsyncs + 1 })
     }
 
-    /// Goes on with a batch that another process began.
+    /// Goes on with a batch that another process began, which may have been killed before it made the name
+    /// of the record durable.
     pub(crate) fn resume(&self, path: PathBuf) -> io::Result<OpenRecord> {
+        disk::sync_folder(&self.open)?;
         let text = fs::read(&path)?;
         let file = File::options().append(true).open(&path)?;
         // What was being written when the process ended is cut off.
@@ -183,7 +188,7 @@ impl Records {
         let len = HEADER.len() + whole.iter().map(|frame| FRAME + frame.len()).sum::<usize>();
         file.set_len(len as u64)?;
         let done = path.file_name().map(|name| self.done.join(name));
-        Ok(OpenRecord { file, path, done, fsyncs: 0 })
+        Ok(OpenRecord { file, path, done, fsyncs: 1 })
     }
 
     /// Whether it is not known yet what became of the batch with a record of that name.

@@ -72,6 +72,17 @@ impl Store {
         }
     }
 
+    /// Makes the names of all packs durable: those of a process, too, that was killed before it came to that.
+    pub(crate) fn sync_packs(&mut self) -> io::Result<()> {
+        match disk::sync_folder(&self.common_dir.join("objects/pack")) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => {
+                self.fsyncs += 1;
+                other
+            }
+        }
+    }
+
     /// Writes a pack and its index, durable but for their names.
     pub(super) fn write_pack(&mut self, objects: &[Unwritten]) -> Result<Keep, OpError> {
         let folder = self.common_dir.join("objects/pack");

@@ -70,11 +70,12 @@ impl<'a> Ends<'a> {
     }
 
     /// Returns why the remote has refused a task alone, where it takes others and that is what keeps the task
-    /// from landing still.
+    /// from landing still. A hook here that does so may as well have been unable to do its work, as where it
+    /// asks a server; git says the same of both, so that the task is held.
     fn blame(&self, at: usize, round: &Round) -> Option<Failure> {
         let blamed = &self.rounds[self.last[at].1.filter(|_| self.takes_some)?];
         let is_so_still = round.is_refused || round.names(at);
-        let whole = blamed.whole.as_ref().filter(|_| is_so_still)?;
+        let whole = blamed.whole.as_ref().filter(|_| is_so_still && !blamed.is_of_hook)?;
         let message =
             format!("with this change, and not without it, {}", in_short(whole.clone()).message);
         Some(Failure::new("rejected", message))

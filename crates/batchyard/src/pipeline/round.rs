@@ -15,6 +15,9 @@ const OF_THE_BRANCH: [&str; 5] =
 /// How git ends a push that its own hook has refused: nothing was sent, so no branch is named.
 const NOTHING_SENT: &str = "failed to push some refs";
 
+/// How a message ends that was too long: a hook may have printed a lot before git said that.
+const CUT_OFF: &str = " ...";
+
 /// What became of operations, by their ids.
 #[derive(Debug, Default)]
 pub(super) struct Done {
@@ -158,7 +161,8 @@ fn may_be_of_a_task(operations: &Operations, done: &Done) -> bool {
 fn may_be_of_a_hook(operations: &Operations, done: &Done) -> bool {
     operations.pushes.iter().filter_map(|(_, op)| done.get(&op.id)).any(|outcome| {
         matches!(outcome, Outcome::Failed(error)
-            if error.kind == OpErrorKind::Remote && error.message.contains(NOTHING_SENT))
+            if error.kind == OpErrorKind::Remote
+                && (error.message.contains(NOTHING_SENT) || error.message.ends_with(CUT_OFF)))
     })
 }
 

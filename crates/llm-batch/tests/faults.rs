@@ -10,7 +10,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use common::{KEY, Place, SHAPES, ask, assert_answered, builder, changed, run, settings};
+use common::{
+    KEY, Place, SHAPES, ask, assert_answered, builder, changed, run, run_until, settings,
+};
 use llm_batch::providers::Anthropic;
 use llm_batch::{
     Body, CallError, Error, LlmBatch, OnAmbiguous, PendingReason, Request, Stop, cancel,
@@ -344,5 +346,60 @@ fn what_is_only_of_use_may_be_of_any_type() {
             assert_answered(&outcomes, &["a", "b"]);
             assert_eq!(simulator.count(Endpoint::Create), 1, "{n}, {is_lost}");
         }
+    }
+}
+
+/// It was taken for a batch without results: told as refused, or sent again and paid for twice.
+#[test]
+fn a_batch_that_names_its_results_in_an_unknown_way_is_waited_for() {
+    for file in [json!(17), json!(["file-1"])] {
+        let simulator = Simulator::builder()
+            .after(move |call, usual| match call.endpoint {
+                Endpoint::Poll => changed(usual, |batch| {
+                    batch["status"] = "failed".into();
+                    batch["output_file_id"] = file.clone();
+                    batch["request_counts"] = Value::Null;
+                    batch["errors"] = json!({"data": [{"code": "token_limit_exceeded"}]});
+                }),
+                _ => usual,
+            })
+            .start()
+            .unwrap();
+        let place = Place::quick();
+        let settings = settings(common::open_ai(simulator.url(), KEY), &place.state());
+        let is_asked = || simulator.count(Endpoint::Poll) >= 3;
+        let (outcomes, ended) = run_until(is_asked, settings, [ask("a")]);
+        let Err(Error::Pending { reason, .. }) = ended else { panic!("{ended:?}") };
+        assert_eq!((reason, outcomes.len()), (PendingReason::Stopped, 0));
+        assert_eq!(simulator.count(Endpoint::Create), 1);
+    }
+}
+
+/// Without a line that is at fault all of the batch was refused, for good.
+#[test]
+fn a_line_at_fault_is_found_however_it_is_told() {
+    for line in [json!(2), json!("2"), json!(2.0)] {
+        let simulator = Simulator::builder()
+            .after(move |call, usual| match (call.endpoint, call.nth) {
+                (Endpoint::Poll, 0) => changed(usual, |batch| {
+                    batch["status"] = "failed".into();
+                    batch["output_file_id"] = Value::Null;
+                    batch["request_counts"] = Value::Null;
+                    let fault = json!({"code": 400, "line": line, "message": "poison"});
+                    batch["errors"] = json!({"data": ["what", fault]});
+                }),
+                _ => usual,
+            })
+            .start()
+            .unwrap();
+        let (mut outcomes, _) =
+            run(&open_ai(&simulator, &Place::quick()), ["a", "b", "c"].map(ask));
+        outcomes.sort_by(|one, other| one.0.cmp(&other.0));
+        let (id, outcome) = outcomes.remove(1);
+        let error = outcome.unwrap_err();
+        assert_eq!((&*id, error.kind()), ("b", "400"));
+        assert!(error.to_string().contains("poison"), "{error}");
+        assert_answered(&outcomes, &["a", "c"]);
+        assert_eq!(simulator.count(Endpoint::Create), 2);
     }
 }

@@ -445,14 +445,14 @@ impl Provider for OpenAi {
 fn rejection(batch: &BatchObject, scrub: &dyn Fn(&str) -> String) -> Rejection {
     let faults = batch.errors.as_ref().map_or(&[][..], |errors| &errors.data);
     let first = faults.first();
-    let is_passing = faults.iter().any(|fault| fault.code == "token_limit_exceeded");
+    let is_passing = faults.iter().any(|fault| fault.code() == "token_limit_exceeded");
     let lines = faults.iter().filter_map(|fault| {
         let line = usize::try_from(fault.line?).ok()?.checked_sub(1)?;
-        Some((line, scrub(&fault.code), scrub(&fault.message)))
+        Some((line, scrub(fault.code()), scrub(fault.message())))
     });
     Rejection {
-        kind: first.map_or_else(|| "batch_failed".to_owned(), |fault| scrub(&fault.code)),
-        message: first.map_or_else(|| "no reason given".to_owned(), |f| scrub(&f.message)),
+        kind: first.map_or_else(|| "batch_failed".to_owned(), |fault| scrub(fault.code())),
+        message: first.map_or_else(|| "no reason given".to_owned(), |f| scrub(f.message())),
         lines: if is_passing { Vec::new() } else { lines.collect() },
         is_passing,
     }

@@ -79,9 +79,10 @@ pub(super) struct BatchObject {
     pub(super) status: String,
     #[serde(default, deserialize_with = "or_default")]
     pub(super) input_file_id: String,
-    #[serde(default, deserialize_with = "or_default")]
+    // Not of any type: what is in them is paid for, and one that cannot be read is no absent one.
+    #[serde(default)]
     pub(super) output_file_id: Option<String>,
-    #[serde(default, deserialize_with = "or_default")]
+    #[serde(default)]
     pub(super) error_file_id: Option<String>,
     #[serde(default, deserialize_with = "or_default")]
     pub(super) created_at: i64,
@@ -112,18 +113,38 @@ pub(super) struct Counts {
 
 #[derive(Deserialize)]
 pub(super) struct Faults {
-    #[serde(default, deserialize_with = "or_default")]
+    #[serde(default, deserialize_with = "each_fault")]
     pub(super) data: Vec<Fault>,
 }
 
 #[derive(Deserialize)]
 pub(super) struct Fault {
-    #[serde(default, deserialize_with = "or_default")]
-    pub(super) code: String,
-    #[serde(default, deserialize_with = "or_default")]
-    pub(super) message: String,
-    #[serde(default, deserialize_with = "or_default")]
+    #[serde(default, deserialize_with = "word")]
+    pub(super) code: Option<String>,
+    #[serde(default, deserialize_with = "word")]
+    pub(super) message: Option<String>,
+    #[serde(default, deserialize_with = "number")]
     pub(super) line: Option<u64>,
+}
+
+impl Fault {
+    pub(super) fn code(&self) -> &str {
+        self.code.as_deref().unwrap_or("batch_failed")
+    }
+
+    pub(super) fn message(&self) -> &str {
+        self.message.as_deref().unwrap_or("no reason given")
+    }
+}
+
+/// Reads each by itself: one that is of another type hides no other.
+fn each_fault<'d, D: Deserializer<'d>>(deserializer: D) -> Result<Vec<Fault>, D::Error> {
+    Ok(match Value::deserialize(deserializer)? {
+        Value::Array(faults) => {
+            faults.into_iter().filter_map(|f| Fault::deserialize(f).ok()).collect()
+        }
+        _ => Vec::new(),
+    })
 }
 
 /// A page of the list of batches, the newest first.
@@ -135,13 +156,10 @@ pub(super) struct Page {
     pub(super) has_more: bool,
 }
 
-/// Reads a number, also one in a string.
+/// Reads a whole number, also one in a string or with a fraction of nothing.
 fn number<'d, D: Deserializer<'d>>(deserializer: D) -> Result<Option<u64>, D::Error> {
-    Ok(match Value::deserialize(deserializer)? {
-        Value::Number(number) => number.as_u64(),
-        Value::String(text) => text.parse().ok(),
-        _ => None,
-    })
+    let text = word(deserializer)?;
+    Ok(text.and_then(|text| text.strip_suffix(".0").unwrap_or(&text).parse().ok()))
 }
 
 /// Reads a word, also one that is a number, as some servers write their codes.

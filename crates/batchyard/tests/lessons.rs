@@ -22,6 +22,33 @@ const LESSONS: &str = concat!(
     "\n",
 );
 
+/// The file and its lock are beside the one that the link leads to.
+#[test]
+fn lessons_behind_a_link_need_only_their_own_folder() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    let yard = Yard::new();
+    yard.write("shared/l.jsonl", "");
+    std::fs::create_dir(yard.path("here")).expect("made");
+    let links = [("here/l.jsonl", "../shared/l.jsonl"), ("here/new.jsonl", "../shared/new.jsonl")];
+    for (link, target) in links {
+        symlink(target, yard.path(link)).expect("made");
+    }
+    // It keeps everybody out but the superuser.
+    let mode = |mode| {
+        let mode = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(yard.path("here"), mode).expect("the mode is set");
+    };
+    mode(0o555);
+    let failure = r#"{"failure_type":"build","failure_msg":"out of memory"}"#;
+    let add = |link| yard.run_with(["lessons", "add", link, "--count"], failure);
+    let ran = links.map(|(link, _)| add(link));
+    mode(0o755);
+    for (ran, name) in ran.into_iter().zip(["shared/l.jsonl", "shared/new.jsonl"]) {
+        ran.code(0);
+        assert_eq!(yard.read(name).lines().count(), 1);
+    }
+}
+
 #[test]
 fn failures_are_counted_by_what_they_say() {
     let yard = Yard::new();

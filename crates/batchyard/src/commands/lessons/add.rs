@@ -1,6 +1,6 @@
 //! `lessons add`: records of stdin into the file.
 
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -165,13 +165,20 @@ pub(crate) fn writable(path: &Path) -> Result<(), Stop> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(cannot(error)),
         _ => {}
     }
-    // The file and its lock are made where they are not there yet.
-    let mut lock = path.as_os_str().to_owned();
+    /// As many as Linux follows.
+    const MAX_LINKS: usize = 40;
+    // The file and its lock are made where they are not there yet; of a link, where that leads.
+    let mut target = path.to_owned();
+    for _ in 0..MAX_LINKS {
+        let Ok(next) = fs::read_link(&target) else { break };
+        target = target.parent().map_or_else(|| next.clone(), |folder| folder.join(&next));
+    }
+    let mut lock = target.as_os_str().to_owned();
     lock.push(".lock");
-    if path.exists() && Path::new(&lock).exists() {
+    if target.exists() && Path::new(&lock).exists() {
         return Ok(());
     }
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty());
     match tempfile::tempfile_in(folder.unwrap_or(Path::new("."))) {
         // Of a folder that is not there, more is said where the file is opened.
         Err(error) if error.kind() != io::ErrorKind::NotFound => {

@@ -99,8 +99,7 @@
 //!   that all is there.
 //! * Where the disk says that it has lost something, a branch that has moved may move back in a power cut.
 //!   The record of the batch stays open then, each next batch tries to make it durable, and the same
-//!   input is refused until that is done. After a power cut during a push it may stand where it was until the
-//!   next batch has moved it again. File systems that cannot make folders durable are trusted.
+//!   input is refused until that is done. File systems that cannot make folders durable are trusted.
 //! * A killed process leaves the refs and indexes locked that it was just moving, until another batch
 //!   runs in the repository.
 //! * Locks of refs that a killed run left are removed by the next one, and no others; on a file
@@ -112,8 +111,8 @@
 //! # Performance
 //! A batch costs one pack, at most one rename of `packed-refs`, and three processes: one to list the
 //! remote's refs and one for its settings, which run while the batch is built (with a gate, after it), and
-//! one to push. It makes all that durable with eight `fsync` calls: three and then two of them at once, and
-//! one while it pushes, so that it waits for the disk four times. Where branches are loose, there is one more
+//! one to push. It makes all that durable with eight `fsync` calls: three and then two of them at once, so
+//! that it waits for the disk five times. Where branches are loose, there is one more
 //! for each of up to two folders that they are in, and one `syncfs` for more (one for each off Linux, on FUSE,
 //! and where `syncfs` fails); two for each group that changes a branch which it does not push; and once in a
 //! repository two for the folder of the state. A commit costs the trees on the way to its paths; one from a

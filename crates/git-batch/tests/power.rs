@@ -322,16 +322,26 @@ fn cut_the_power(every: usize) {
     let changes = inside(&git_dir, disk::record());
     assert!(report.outcomes.iter().all(|(_, outcome)| outcome.is_success()), "{report:?}");
     assert!(changes.len() > 40, "{changes:?}");
-    let pushed = changes.iter().position(|change| *change == Change::Reach("pushed".to_owned()));
-    let pushed = pushed.unwrap();
+    let reached = |stop: &str| {
+        let is_stop = |change: &Change| *change == Change::Reach(stop.to_owned());
+        changes.iter().position(is_stop).unwrap()
+    };
+    let (sent, pushed) = (reached("before push"), reached("pushed"));
+    let heads = ["for-each-ref", "--format=%(refname) %(objectname)", "refs/heads"];
+    let moved = fixture.git(heads);
 
     let base = before.work().join(".git");
     let mut disk = Disk::default();
     let mut random = 7_u64;
     let mut seen = BTreeSet::new();
     for n in 0..=changes.len() {
+        // While it pushes, the remote may have it or not.
+        let remotes: &[bool] = if n <= sent || n > pushed { &[n > pushed] } else { &[false, true] };
         // Nothing has arrived that was not synced, all has, or some of it.
-        for (way, arrived) in ["nothing", "all", "some"].into_iter().enumerate() {
+        let ways = ["nothing", "all", "some"].into_iter().enumerate();
+        for ((way, arrived), is_there) in
+            ways.flat_map(|way| remotes.iter().map(move |r| (way, *r)))
+        {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let some = random >> 16;
             let names = disk.names_with(|n| match way {
@@ -343,16 +353,22 @@ fn cut_the_power(every: usize) {
             let contents = names.iter().map(|(path, file)| {
                 (path.clone(), file.map(|file| hash(&disk.contents[file].synced)))
             });
-            if !seen.insert((n > pushed, contents.collect::<Vec<_>>())) {
+            if !seen.insert((is_there, contents.collect::<Vec<_>>())) {
                 continue;
             }
             let last = n.checked_sub(1).map(|n| &changes[n]);
-            let what = format!("power cut after change {n} ({last:?}), {arrived} has arrived");
+            let what = format!(
+                "power cut after change {n} ({last:?}), {arrived} has arrived, there: {is_there}"
+            );
             let found = before.beside("found");
             disk.put_together(&base, &found, &names);
             assert_refs(&found, &what);
+            if is_there {
+                // Whoever goes on from a branch here goes on from what the remote has of it.
+                assert_eq!(support::run(&found, heads), moved, "{what}");
+            }
             if seen.len() % every == 0 || n.abs_diff(pushed) < 2 {
-                let after = Fixture::beside_of(&before, n > pushed, &fixture);
+                let after = Fixture::beside_of(&before, is_there, &fixture);
                 fs::remove_dir_all(after.work().join(".git")).unwrap();
                 fs::rename(&found, after.work().join(".git")).unwrap();
                 after.git(["remote", "set-url", "origin", after.remote().to_str().unwrap()]);

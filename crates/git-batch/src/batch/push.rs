@@ -63,11 +63,12 @@ impl Batch<'_, '_> {
         }
         let settings = &self.session.settings;
         let options = PushOptions { is_atomic, options: settings.push_options.clone() };
-        stops::reach("before push");
         let (remote, known) = (settings.remote.clone(), &mut self.named);
         let Session { store, git, .. } = &mut *self.session;
-        let push = || publish::push_known(git, &remote, known, &updates, &options);
-        let pushed = store.sync_beside(push);
+        // Who goes on from a branch after a power cut is not to miss what the remote has of it.
+        store.sync_names();
+        stops::reach("before push");
+        let pushed = publish::push_known(git, &remote, known, &updates, &options);
         stops::reach("pushed");
         match pushed {
             Err(error) => {

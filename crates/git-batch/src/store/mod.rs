@@ -123,23 +123,16 @@ impl Store {
         self.unsynced = self.unsynced.take().or(synced.fault);
     }
 
-    /// Makes durable where branches have moved while `work` is done. Nobody has to wait for that before the
-    /// record of the batch is closed: if a power cut takes a branch back, whoever finishes the batch moves
-    /// it once more.
-    pub(crate) fn sync_beside<T>(&mut self, work: impl FnOnce() -> T) -> T {
-        let names = std::mem::take(&mut self.names);
-        if names.is_empty() {
-            return work();
-        }
-        let (synced, done) = disk::together(|| Ok(disk::sync_all_refs(&names)), work);
-        self.note_synced(synced.unwrap_or_else(disk::Synced::failed));
-        done
-    }
-
-    /// Makes durable where branches have moved; says why a power cut could take that back, if it could.
-    pub(crate) fn take_unsynced(&mut self) -> Option<std::io::Error> {
+    /// Makes durable where branches have moved.
+    pub(crate) fn sync_names(&mut self) {
         let names = std::mem::take(&mut self.names);
         self.note_synced(disk::sync_all_refs(&names));
+    }
+
+    /// As [`sync_names`](Store::sync_names); says why a power cut could take back what has moved since this
+    /// was asked last, if it could.
+    pub(crate) fn take_unsynced(&mut self) -> Option<std::io::Error> {
+        self.sync_names();
         self.unsynced.take()
     }
 

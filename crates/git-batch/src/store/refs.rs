@@ -73,7 +73,7 @@ impl Store {
         ref_locks::sweep(&self.common_dir);
     }
 
-    /// Moves all branches; that is durable when [`Store::take_unsynced`] says so. New and packed ones move in
+    /// Moves all branches; that is durable after [`Store::sync_names`]. New and packed ones move in
     /// one rename of `packed-refs`; so do loose ones if there are many, each as its loose file is removed.
     /// The index of a work tree that moves with its branch is brought up to date under its lock, so that no
     /// git can commit there what the branch had before.

@@ -194,8 +194,8 @@ pub enum RequestError {
     ///
     /// Comes through tickets only; a run reports it as [`Error::Ambiguous`](crate::Error).
     #[error(
-        "it is unknown whether the batch was created ({reason}); submit it again with the state in \
-         `{}` to go on looking for it", state.display()
+        "it is unknown whether the request was taken ({reason}); submit it again with the state in \
+         `{}` to go on", state.display()
     )]
     Ambiguous {
         /// The state folder.

@@ -27,9 +27,14 @@ use asks::Wait;
 const TRIES: u32 = 10;
 const LOST: u32 = 3;
 
-/// Why the next run finds out no more.
-const LOST_FOR_GOOD: &str = "what is asked one by one cannot be looked for, and is asked once more only \
-                             where `sync_retry` allows to pay twice";
+/// Why one whose answer was lost is not asked once more.
+const NOT_ALLOWED: &str = "what is asked one by one cannot be looked for, and is asked once more only \
+                           where `sync_retry` allows to pay twice";
+
+const TOO_OFTEN: &str = "its answer was lost time after time";
+
+const TOO_DEAR: &str = "to ask it once more is more than the limits of cost or its budget leave room for; \
+                        raise them";
 
 /// A request that is to be asked, perhaps once more.
 #[derive(Clone, Debug)]
@@ -228,18 +233,20 @@ impl<'s, T: Tell> Session<'s, T> {
             }
             CreateError::Ambiguous { reason } => {
                 ask.lost += 1;
-                if self.engine.settings.sync_retry
-                    && ask.lost <= LOST
-                    && self.afford(at, [ask.member])?
-                {
+                let refusal = if ask.lost > LOST && self.engine.settings.sync_retry {
+                    Some(TOO_OFTEN)
+                } else {
+                    self.may_ask_again(at, ask.member)?
+                };
+                let Some(why) = refusal else {
                     self.engine.throttle.went_badly(model, None);
                     let replaces = Some(self.doubt(at, reason)?);
                     ask = Ask { replaces, at: None, ..ask };
                     self.direct.put_back(ask, &self.table);
                     return Ok(());
-                }
+                };
                 self.engine.state().settle(at, Fate::Ambiguous { reason: reason.clone() })?;
-                self.lost_for_good(index, reason)
+                self.lost_for_good(index, reason, why)
             }
         }
     }
@@ -256,12 +263,20 @@ impl<'s, T: Tell> Session<'s, T> {
             let answer = self.engine.provider.answer(response);
             return self.hand_over(member as usize, Ok(answer));
         }
-        if self.engine.settings.sync_retry && self.afford(at, [member])? {
+        let Some(why) = self.may_ask_again(at, member)? else {
             let replaces = Some(self.doubt(at, reason.to_owned())?);
             self.direct.extend([Ask::new(member, replaces)], &self.table);
             return Ok(());
+        };
+        self.lost_for_good(member as usize, reason.to_owned(), why)
+    }
+
+    /// Returns why a request whose answer was lost is not asked once more, if it is not.
+    fn may_ask_again(&mut self, at: usize, member: u32) -> Result<Option<&'static str>, Error> {
+        if !self.engine.settings.sync_retry {
+            return Ok(Some(NOT_ALLOWED));
         }
-        self.lost_for_good(member as usize, reason.to_owned())
+        Ok((!self.afford(at, [member])?).then_some(TOO_DEAR))
     }
 
     /// Gives an ask up that may have been paid for; returns the number of its record.
@@ -271,11 +286,11 @@ impl<'s, T: Tell> Session<'s, T> {
         Ok(state.record(at).number)
     }
 
-    fn lost_for_good(&mut self, index: usize, reason: String) -> Result<(), Error> {
+    fn lost_for_good(&mut self, index: usize, reason: String, why: &str) -> Result<(), Error> {
         if self.engine.settings.on_ambiguous == OnAmbiguous::Fail {
             return self.hand_over(index, Err(RequestError::Unknown { reason }));
         }
-        self.mark_ambiguous(index, &format!("{reason}; {LOST_FOR_GOOD}"));
+        self.mark_ambiguous(index, &format!("{reason}; {why}"));
         Ok(())
     }
 

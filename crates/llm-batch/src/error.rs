@@ -15,7 +15,13 @@ pub(crate) const PANICKED: &str = "the provider's code panicked";
 /// Returns two amounts as they are where they are the same in cents.
 fn exactly(estimate: f64, max: f64) -> String {
     let is_same = format!("{estimate:.2}") == format!("{max:.2}");
-    if is_same { format!(" ({estimate} against {max})") } else { String::new() }
+    if !is_same {
+        return String::new();
+    }
+    // No more than tells them apart.
+    let told = (3..20).map(|places| [estimate, max].map(|dollars| format!("{dollars:.places$}")));
+    let apart = told.into_iter().find(|[estimate, max]| estimate != max);
+    apart.map_or_else(String::new, |[estimate, max]| format!(" ({estimate} against {max})"))
 }
 
 /// What ended a run, or kept it from starting.
@@ -124,8 +130,8 @@ pub enum Error {
     /// It could not be found out in time whether a create was taken, so it is not sent again. What
     /// else could be done is done. Run it again with the same state to go on looking.
     #[error(
-        "it is unknown whether the provider took the create of {requests} requests ({reason}); \
-         run again with the state in `{}` to go on looking for it", state.display()
+        "it is unknown whether the provider took {requests} of the requests ({reason}); run again with \
+         the state in `{}` to go on", state.display()
     )]
     Ambiguous {
         /// The state folder.
@@ -172,9 +178,10 @@ pub enum PendingReason {
         /// Which file, and why not.
         problem: String,
     },
-    /// What is still to be sent, or to be sent again, may cost more than is allowed.
+    /// What is still to be sent, or to be sent again, may cost more than is allowed, or nobody knows what
+    /// it may cost.
     OverBudget {
-        /// What it may cost, and what is allowed.
+        /// What it may cost, and what is allowed, or why that is not known.
         problem: String,
     },
     /// A create did not get through, time after time.
@@ -217,5 +224,16 @@ impl fmt::Display for PendingReason {
                 write!(f, "the provider does not tell about batch `{batch_id}`: {message}")
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_have_as_many_places_as_tell_them_apart() {
+        assert_eq!(exactly(0.1 + 0.2, 0.299_9), " (0.3000 against 0.2999)");
+        assert_eq!(exactly(5.0, 4.0), "");
     }
 }

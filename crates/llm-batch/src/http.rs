@@ -111,7 +111,7 @@ impl Http {
     /// Sends one POST, once, whatever happens.
     pub(crate) fn post(&self, post: Post<'_>, call: &Call<'_>) -> Result<Reply, PostError> {
         let Post { path, content_type, body, length, cap } = post;
-        let mut body = Drained { inner: body, left: length };
+        let mut body = Drained { inner: body, left: length, is_broken: false };
         let sent = self
             .request("POST", path)
             .header("content-type", content_type)
@@ -133,11 +133,11 @@ impl Http {
                 let mut story = self.scrub(&error.to_string());
                 let sent = length.saturating_sub(body.left);
                 if sent > 0 {
-                    let _ = write!(
-                        story,
-                        ", with some {sent} of {length} bytes sent; a server that takes less at once \
-                         may end it so"
-                    );
+                    let _ = write!(story, ", with some {sent} of {length} bytes sent");
+                }
+                let is_ours = body.is_broken || matches!(error, ureq::Error::Timeout(_));
+                if sent > 0 && !is_ours {
+                    story.push_str("; a server that takes less at once may end it so");
                 }
                 Err(PostError::NotSent(story))
             }
@@ -365,11 +365,13 @@ fn reply(response: Response<Body>, cap: u64, scrub: impl Fn(&str) -> String) -> 
 struct Drained<'b> {
     inner: &'b mut dyn Read,
     left: u64,
+    /// Whether the body itself could not be read.
+    is_broken: bool,
 }
 
 impl Read for Drained<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.inner.read(buffer)?;
+        let read = self.inner.read(buffer).inspect_err(|_| self.is_broken = true)?;
         self.left = self.left.saturating_sub(read as u64);
         Ok(read)
     }
@@ -398,8 +400,28 @@ mod tests {
         let call = Call::within(Duration::from_mins(1), &stop, &total);
         let posted = http.post(Post::json("/", &mut body, length), &call);
         let Err(PostError::NotSent(story)) = posted else { panic!("{posted:?}") };
-        assert!(story.contains("of 33554432 bytes sent"), "{story}");
+        assert!(story.contains("of 33554432 bytes sent; a server"), "{story}");
         assert!(once.join().unwrap().is_ok());
+    }
+
+    /// It said that the server may take less.
+    #[test]
+    fn a_post_whose_body_cannot_be_read_does_not_lay_it_to_the_server() {
+        struct Broken;
+        impl Read for Broken {
+            fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+                Err(io::Error::other("no such body"))
+            }
+        }
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        let base = BaseUrl::parse(&format!("http://{}", server.local_addr().unwrap())).unwrap();
+        let http = Http::new(base, SecretString::from("key"), HeaderMap::new());
+        let mut body = io::repeat(b'x').take(1000).chain(Broken);
+        let (stop, total) = (Stop::new(), AtomicU64::new(0));
+        let call = Call::within(Duration::from_mins(1), &stop, &total);
+        let posted = http.post(Post::json("/", &mut body, 2000), &call);
+        let Err(PostError::NotSent(story)) = posted else { panic!("{posted:?}") };
+        assert!(story.contains("no such body") && !story.contains("server"), "{story}");
     }
 
     #[test]

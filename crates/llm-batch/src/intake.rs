@@ -49,6 +49,15 @@ impl Intake {
         Ok(())
     }
 
+    /// Notes that a create that was to go out did not.
+    pub(crate) fn leave(&self, model: &str) {
+        let mut doors = self.doors();
+        doors.account.leave();
+        if let Some(queue) = doors.queues.get_mut(model) {
+            queue.leave();
+        }
+    }
+
     /// Notes that the provider took a create.
     pub(crate) fn took(&self) {
         self.doors().account.went_well();
@@ -94,6 +103,18 @@ mod tests {
         assert_eq!(intake.enter("other"), Err(busy));
         intake.took();
         assert_eq!(intake.enter("other"), Err(busy), "what was asked for holds");
+    }
+
+    /// The next one waited for what nobody was about to hear.
+    #[test]
+    fn a_create_that_does_not_go_out_leaves_the_trial_to_the_next() {
+        let intake = Intake::new(None);
+        intake.is_full("m");
+        intake.has_ended("m");
+        let is_open = || intake.enter("m").is_ok();
+        assert!(is_open() && !is_open(), "one goes first");
+        intake.leave("m");
+        assert!(is_open() && !is_open());
     }
 
     #[test]

@@ -112,11 +112,8 @@ impl<'e> Pass<'e> {
     pub(crate) fn finish(self) {
         let Pass { session, batch, slots } = self;
         let engine = session.engine;
-        let (run, pending) = match session.finish() {
-            Ok(_) => return,
-            Err(Unfinished::Unbegun(error)) => return end_all(engine, &batch, &error),
-            Err(Unfinished::Cut { run, pending, .. }) => (run, pending),
-        };
+        // Tickets cut no pass before it has begun.
+        let Err(Unfinished::Cut { run, pending, .. }) = session.finish() else { return };
         // Of those that were told already, what they were told counts.
         for (slot, (id, status)) in slots.iter().zip(&run.outcomes) {
             if *status == Status::Pending {

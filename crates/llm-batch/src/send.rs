@@ -101,7 +101,8 @@ impl<T: Tell> Session<'_, T> {
         let shared = shared_prefixes(&members, &table);
         let draft = Draft::new(&id, &members, &table).marking(&shared, provider.cache_mark());
         if send.at.is_none() && provider.leaves_traces() {
-            send.at = Some(self.begin_send(&send, String::new(), true)?);
+            let begun = self.begin_send(&send, String::new(), true);
+            send.at = Some(self.or_leave(&members, begun)?);
         }
         let anchor = match &send.anchor {
             Some(anchor) => anchor.clone(),
@@ -114,11 +115,12 @@ impl<T: Tell> Session<'_, T> {
             },
         };
         let at = if let Some(at) = send.at {
-            engine.state().begin_again(at, &anchor)?;
+            let begun = engine.state().begin_again(at, &anchor);
+            self.or_leave(&members, begun)?;
             at
         } else {
-            let begun = self.begin_send(&send, anchor.clone(), false)?;
-            *send.at.insert(begun)
+            let begun = self.begin_send(&send, anchor.clone(), false);
+            *send.at.insert(self.or_leave(&members, begun)?)
         };
         self.count_submission(at, &members, Lane::Batch);
         match provider.create(&draft, &anchor, &self.call) {
@@ -138,6 +140,11 @@ impl<T: Tell> Session<'_, T> {
             }
             Err(error) => self.unsent(send, error),
         }
+    }
+
+    /// Leaves it to the next one to go first after a busy provider where a create cannot be begun.
+    fn or_leave<B>(&self, members: &[u32], begun: Result<B, Error>) -> Result<B, Error> {
+        begun.inspect_err(|_| self.engine.intake.leave(self.table.model(members[0])))
     }
 
     /// Writes down what is about to be sent, or prepared; returns its record.

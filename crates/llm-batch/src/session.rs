@@ -290,6 +290,12 @@ impl<'s, T: Tell> Session<'s, T> {
                 }
             }
         }
+        if let (Some(ambiguity), Some(PendingReason::State { problem })) =
+            (&mut self.ambiguous, &self.pending)
+        {
+            // It is told in place of this, and whoever runs again meets this first.
+            ambiguity.reason = format!("{}; {problem}", ambiguity.reason);
+        }
         self.count_records();
         for index in 0..self.status.len() {
             if !self.status[index].is_final() && !self.left.contains(&index) {

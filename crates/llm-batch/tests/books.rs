@@ -296,6 +296,9 @@ fn an_ask_that_the_time_out_cuts_is_of_unknown_fate_and_is_not_asked_again_unask
     for lane in [LaneChoice::Sync, LaneChoice::Auto, LaneChoice::Batch] {
         let ended = go(short().lane(lane), [ask("a")]).1;
         assert!(matches!(ended, Err(Error::Ambiguous { requests: 1, .. })), "{ended:?}");
+        let said = ended.unwrap_err().to_string();
+        let is_told = said.contains("cannot be looked for") && said.contains("`sync_retry`");
+        assert!(is_told && !said.contains("go on looking"), "{said}");
     }
     assert_eq!((simulator.count(Endpoint::Ask), simulator.count(Endpoint::Create)), (1, 0));
     let retry = || short().sync_retry(true);

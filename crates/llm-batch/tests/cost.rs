@@ -85,6 +85,9 @@ fn a_limit_to_the_cost_says_what_it_is() {
     let (simulator, place) = (Simulator::start().unwrap(), Place::quick());
     let limited = priced::open(&simulator, &place).max_cost(4.999);
     let said = priced::go(limited, [priced::ask("a")]).1.unwrap_err().to_string();
-    assert!(said.contains("5.00 USD, more than the 5.00 USD allowed (5 against 4.999);"), "{said}");
+    assert!(
+        said.contains("5.00 USD, more than the 5.00 USD allowed (5.000 against 4.999);"),
+        "{said}"
+    );
     assert_eq!(simulator.count(Endpoint::Create), 0);
 }

@@ -11,8 +11,13 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use common::{Endpoint, Faults, Place, Reply, Sim, ask, batch_object, builder, wait_until};
-use llm_batch::{BatchError, LaneChoice, LlmBatch, PendingReason, Request, RequestError, Stop};
+use common::{
+    Endpoint, Faults, Place, Reply, Sim, ask, assert_answered, batch_object, builder, open, run,
+    wait_until,
+};
+use llm_batch::{
+    BatchError, Error, LaneChoice, LlmBatch, PendingReason, Request, RequestError, Stop,
+};
 
 const NEVER: Duration = Duration::from_hours(1);
 
@@ -167,4 +172,23 @@ fn a_batch_that_cannot_be_noted_is_waited_for_and_found_by_the_next_process() {
         assert_eq!(answered(&open().unwrap()).text.unwrap(), "answer to question a");
         assert_eq!((sim.creates(), sim.simulator.paid().len()), (1, 1), "{is_lost}");
     }
+}
+
+/// It said that it went on looking when run again, which the disk would have ended at once.
+#[test]
+fn a_run_whose_lost_create_cannot_be_noted_says_both() {
+    let sim = Sim::start(Faults {
+        create: Some(Box::new(|_, _| Some(Reply::Drop))),
+        ..Faults::default()
+    });
+    let place = Place::quick();
+    let llm = open(&sim, &place);
+    let in_the_way = place.state().join("000001.status.json.tmp");
+    fs::create_dir(&in_the_way).unwrap();
+    let ended = run(&llm, [ask("a")]).1;
+    let Err(Error::Ambiguous { reason, .. }) = ended else { panic!("{ended:?}") };
+    assert!(reason.contains("000001.status.json"), "{reason}");
+    fs::remove_dir(&in_the_way).unwrap();
+    assert_answered(&run(&llm, [ask("a")]).0, &["a"]);
+    assert_eq!((sim.creates(), sim.simulator.paid().len()), (1, 1));
 }

@@ -417,3 +417,6 @@ impl Iterator for Union<'_> {
         Some(*doc)
     }
 }
+
+#[cfg(all(test, not(shuttle)))]
+mod tests;

@@ -15,7 +15,7 @@ use crate::tail::{PAGE, Page, Slot};
 use crate::view::LessonRef;
 
 /// So many lessons at once make a segment of their own.
-const BULK: usize = 4 * PAGE;
+pub(crate) const BULK: usize = 4 * PAGE;
 
 /// Is the index as it was at one moment: segments, and pages with what came after them.
 ///

@@ -265,6 +265,13 @@ impl Repository {
         hook.is_ok_and(|hook| hook.is_file() && hook.permissions().mode() & 0o111 != 0)
     }
 
+    /// Returns the first parent of a commit, if it has one.
+    pub(crate) fn parent(&self, commit: ObjectId) -> Option<ObjectId> {
+        let said =
+            self.git.run(["rev-parse", "--verify", "--quiet", &format!("{commit}^")]).ok()?;
+        ObjectId::from_hex(said.trim().as_bytes()).ok()
+    }
+
     /// Tells whether a commit is another one or before it.
     pub(crate) fn is_ancestor(&self, commit: ObjectId, of: ObjectId) -> bool {
         let ids = [commit, of].map(|id| id.to_string());

@@ -81,6 +81,26 @@ fn what_a_run_that_goes_on_leaves_is_no_part_of_the_next_one() {
     assert_eq!(main_of(&yard), "README.md b.txt c.txt other.txt");
 }
 
+/// What it begins at is in all that anybody commits there.
+#[test]
+fn an_answer_that_changes_nothing_takes_nothing_of_another_run() {
+    let yard = planned("[land]\npush = \"branches\"", &[("one", "README.md")]);
+    yard.write("repo/README.md", "made\n");
+    yard.git("repo", &["commit", "--quiet", "--all", "--message", "There already"]);
+    yard.git("repo", &["push", "--quiet", "origin", "main"]);
+    let server = Server::start(Creates::Work);
+    let away = yard.write("repo/.git/hooks/pre-push", "#!/bin/sh\nexit 1\n");
+    make_executable(&away);
+    run(&yard, &server).code(3);
+    run_other(&yard, &server, "[land]\npush = \"base\"", "b.txt").code(3);
+    assert_eq!(yard.git("repo", &["show", "batchyard/one:b.txt"]), "made");
+    unprotect(&away);
+    run(&yard, &server).code(0);
+    let there = yard.git("remote.git", &["rev-parse", "main", "batchyard/one"]);
+    let (main, one) = there.split_once('\n').expect("both");
+    assert_eq!(main, one, "nothing of the other run");
+}
+
 /// By then nothing says any more whose it was; by hand nothing has ever said so.
 #[test]
 fn the_branch_of_a_held_task_whose_place_the_base_has_is_put_back() {
@@ -141,21 +161,27 @@ fn a_branch_of_a_held_task_that_somebody_deleted_is_made_again() {
     assert_eq!(server.creates().len(), 1);
 }
 
-/// What somebody has put right there lands as it is.
+/// What somebody has put right there lands as it is, without what another run has put on top of it.
 #[test]
 fn what_somebody_has_committed_to_a_held_branch_lands() {
-    let yard = planned("", &[("one", "a.txt")]);
-    let server = Server::start(Creates::Work);
-    let hook = protect(&yard);
-    run(&yard, &server).code(3);
-    unprotect(&hook);
-    yard.git("repo", &["switch", "--quiet", "batchyard/one"]);
-    yard.write("repo/a.txt", "put right\n");
-    yard.git("repo", &["commit", "--quiet", "--all", "--message", "Put it right"]);
-    yard.git("repo", &["switch", "--quiet", "main"]);
-    let ran = run(&yard, &server).code(0);
-    assert_eq!(yard.git("remote.git", &["show", "main:a.txt"]), "put right");
-    assert_eq!(ran.line("one")["commit"], yard.git("repo", &["rev-parse", "batchyard/one"]));
+    for is_taken in [false, true] {
+        let yard = planned("", &[("one", "a.txt")]);
+        let server = Server::start(Creates::Work);
+        let hook = protect(&yard);
+        run(&yard, &server).code(3);
+        yard.git("repo", &["switch", "--quiet", "batchyard/one"]);
+        yard.write("repo/a.txt", "put right\n");
+        yard.git("repo", &["commit", "--quiet", "--all", "--message", "Put it right"]);
+        yard.git("repo", &["switch", "--quiet", "main"]);
+        if is_taken {
+            run_other(&yard, &server, "[land]\npush = \"base\"", "b.txt").code(3);
+        }
+        unprotect(&hook);
+        let ran = run(&yard, &server).code(0);
+        assert_eq!(main_of(&yard), "README.md a.txt");
+        assert_eq!(yard.git("remote.git", &["show", "main:a.txt"]), "put right");
+        assert_eq!(ran.line("one")["commit"], yard.git("repo", &["rev-parse", "batchyard/one"]));
+    }
 }
 
 /// It landed, another answer did not, and somebody has gone on from it in the base since.

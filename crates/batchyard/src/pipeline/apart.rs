@@ -60,11 +60,9 @@ pub(super) fn land(
         };
         let why = round.whole.clone();
         let left = if rounds.is_empty() { place.state.search() } else { Vec::new() };
-        let parts = if round.is_refused && !left.is_empty() {
-            left_over(&round, left)
-        } else {
-            parts(&round, plan, operations)
-        };
+        let left = if round.is_refused { left_over(&round, left) } else { Vec::new() };
+        // One part would be what was refused just now.
+        let parts = if left.len() > 1 { left } else { parts(&round, plan, operations) };
         // Such as a network that is gone.
         let is_stopped = why.is_some() && !round.is_refused
             || rounds.is_empty() && round.takes_no_branch(operations);
@@ -140,6 +138,9 @@ fn parts(round: &Round, plan: &Plan, operations: &Operations) -> Vec<Vec<usize>>
 /// Returns what the search of an earlier run has left of the tasks of a round, and at last, each alone, those
 /// that it had found to be refused.
 fn left_over(round: &Round, left: Vec<Vec<usize>>) -> Vec<Vec<usize>> {
+    if left.is_empty() {
+        return left;
+    }
     let sent = round.sent();
     let is_known: HashSet<usize> = left.iter().flatten().copied().collect();
     let alone = sent.iter().filter(|at| !is_known.contains(at)).map(|at| vec![*at]);

@@ -217,11 +217,14 @@ fn set_branches(
         };
         let is_in = |commit, of| repository.is_ancestor(commit, of);
         let to = match own {
-            // Not what somebody has put in its place.
-            Some(own) => {
-                let is_over = local.is_of_a_run || is_in(local.tip, start);
-                (is_over && !is_in(own, local.tip)).then_some(own)
+            // What another run has committed there goes, and what somebody had committed before that stays.
+            Some(own) if local.is_of_a_run && local.tip != own => {
+                let before = repository.parent(local.tip);
+                let is_somebody_s = |at: &ObjectId| is_in(own, *at) && !is_in(*at, start);
+                Some(before.filter(is_somebody_s).unwrap_or(own))
             }
+            // Not what somebody has put in its place.
+            Some(own) => (is_in(local.tip, start) && !is_in(own, local.tip)).then_some(own),
             None if local.tip == from => None,
             None if local.is_of_a_run => Some(from),
             None if local.is_checked_out => None,

@@ -12,7 +12,8 @@ const MAX_PIECE: usize = 4096;
 /// Bytes behind each piece: which one was before it, and how long that is.
 const LINK: usize = 8;
 
-/// Holds the bytes of all lists, in pieces of which each is twice as long as the one before.
+/// Holds the bytes of all lists, in pieces of which each is twice as long as the one before, up to
+/// the longest.
 ///
 /// A list that grows costs no more than a look at where it ends, and what is written is near what
 /// was written to the same list before.

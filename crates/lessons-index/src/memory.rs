@@ -32,12 +32,20 @@ impl Memory {
         Self { pages, len }
     }
 
-    /// Forgets what is behind.
+    /// Forgets what is behind, and gives its room back where that is most of it.
     pub(crate) fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
-        if let Pages::Heap(bytes) = &mut self.pages {
-            bytes.truncate(len);
-            bytes.shrink_to_fit();
+        match &mut self.pages {
+            Pages::Heap(bytes) => {
+                bytes.truncate(len);
+                bytes.shrink_to_fit();
+            }
+            Pages::Mapped(map) if self.len < map.len() / 2 => {
+                let mut shorter = Self::zeroed(self.len);
+                shorter.copy_from_slice(self);
+                *self = shorter;
+            }
+            Pages::Mapped(_) => {}
         }
     }
 }
@@ -146,6 +154,24 @@ mod tests {
             }
             assert_eq!(growing.len(), wanted.len());
             assert_eq!(*growing.finish(), *wanted, "{room}");
+        }
+    }
+
+    /// The lists of a segment of unique words take a tenth of the room that is asked for.
+    #[test]
+    fn room_that_nothing_took_is_given_back() {
+        const ROOM: usize = 32 << 20;
+        let room_of = |memory: &Memory| match &memory.pages {
+            Pages::Heap(bytes) => bytes.capacity(),
+            Pages::Mapped(map) => map.len(),
+        };
+        for (len, wanted) in [(999, 999..=999), (5 << 20, 5 << 20..=6 << 20), (ROOM, ROOM..=ROOM)] {
+            let mut growing = Growing::with_room(ROOM);
+            let bytes = [1, 2, 3].iter().copied().cycle().take(len).collect::<Vec<u8>>();
+            growing.append(&bytes);
+            let memory = growing.finish();
+            assert!(*memory == *bytes, "{len}");
+            assert!(wanted.contains(&room_of(&memory)), "{len}: {}", room_of(&memory));
         }
     }
 }

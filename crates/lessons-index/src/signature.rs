@@ -56,7 +56,7 @@ impl Signature {
         let mut seen = vec![0_u64; SEEN];
         // The first stays in the fastest cache, the second in the next.
         let (mut group, mut tile) = (vec![0_u64; ROWS], vec![[0_u64; TILE]; ROWS]);
-        // Their numbers of words are known, so that no place in them has to be checked.
+        // The number of words in it is known, so that no place in it has to be checked.
         let group: &mut [u64; ROWS] = group.as_mut_array().expect("there are so many");
         for first in (0..width).step_by(TILE) {
             for at in 0..TILE {
@@ -257,6 +257,29 @@ impl Iterator for Candidates<'_> {
             if run.start < run.end {
                 return Some(run);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_are_all_runs_of_three_and_of_five_bytes() {
+        let text: Vec<u8> = (0..40_u8).map(|n| n.wrapping_mul(53) % 7).collect();
+        let hash_of = |part: &[u8]| {
+            hash(part.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)))
+        };
+        for text in (0..=text.len()).map(|len| &text[..len]) {
+            let (mut parts, mut threes) = (Vec::new(), Vec::new());
+            for_each_part(text, |part| parts.push(part), |three| threes.push(three));
+            let mut of_three: Vec<u64> = text.windows(3).map(hash_of).collect();
+            assert_eq!(threes, of_three);
+            of_three.extend(text.windows(5).map(hash_of));
+            of_three.sort_unstable();
+            parts.sort_unstable();
+            assert_eq!(parts, of_three);
         }
     }
 }

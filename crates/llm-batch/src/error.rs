@@ -173,7 +173,7 @@ pub enum PendingReason {
     TimedOut,
     /// [`Stop::stop`](crate::Stop::stop) was called.
     Stopped,
-    /// The state folder could not be written any more.
+    /// The state folder could not be read or written any more.
     State {
         /// Which file, and why not.
         problem: String,

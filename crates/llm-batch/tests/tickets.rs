@@ -6,7 +6,7 @@ mod common;
 
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use common::{Endpoint, Faults, Place, Reply, Sim, Simulator, ask, builder, jsonl, open};
 use llm_batch::{
@@ -271,6 +271,33 @@ fn a_ticket_that_is_not_finished_says_why() {
     }
     flushed.wait().unwrap();
     assert_eq!(sim.creates(), 3);
+}
+
+/// Both were told that what is asked one by one cannot be looked for.
+#[test]
+fn what_is_lost_alone_and_what_is_lost_in_a_batch_are_told_each_its_own() {
+    let simulator = Simulator::builder()
+        .after(|call, usual| match call.endpoint {
+            Endpoint::Ask | Endpoint::Create => Reply::Drop,
+            Endpoint::List => Reply::error(403, "permission_error", "no lists"),
+            _ => usual,
+        })
+        .start()
+        .unwrap();
+    let place = Place::quick();
+    let settings = builder(simulator.url(), &place.state()).linger(NEVER).lane(LaneChoice::Auto);
+    let llm = settings.build().unwrap();
+    let soon = SystemTime::now() + Duration::from_mins(30);
+    let tickets = [ask("alone").with_deadline(soon), ask("in a batch")].map(|ask| llm.submit(ask));
+    llm.flush().wait().unwrap();
+    let [alone, batched] = tickets.map(|ticket| {
+        let Err(BatchError::Failed(error)) = ticket.unwrap().wait() else { panic!("an answer") };
+        assert!(matches!(&*error, RequestError::Ambiguous { .. }), "{error}");
+        error.to_string()
+    });
+    assert!(alone.contains("one by one") && !alone.contains("no lists"), "{alone}");
+    assert!(batched.contains("no lists") && !batched.contains("one by one"), "{batched}");
+    assert_eq!((simulator.count(Endpoint::Ask), simulator.count(Endpoint::Create)), (1, 1));
 }
 
 /// One damaged file kept everything that was behind it away, for ever.

@@ -50,6 +50,8 @@ struct Work {
     is_merging: bool,
     /// What ended since the merge began: hash, id, and the first snapshot without it.
     ended: Vec<(u64, Box<str>, u64)>,
+    /// How many lessons ended since that was last a reason to look for something to merge.
+    deaths: usize,
 }
 
 /// Is what is put into one segment, or into several if there is more than one may hold.
@@ -72,8 +74,10 @@ impl Store {
         let mut work = lock(&self.work);
         let is_fresh = change.fresh.is_some();
         let is_merging = work.is_merging && !is_fresh;
+        let mut deaths = work.deaths;
         let ended = &mut work.ended;
         let mut note = |hash: u64, id: &str, seq: u64| {
+            deaths += 1;
             if is_merging {
                 ended.push((hash, id.into(), seq));
             }
@@ -81,7 +85,9 @@ impl Store {
         let now = self.current.load();
         let next = now.with(change, &mut note);
         work.epoch += u64::from(is_fresh);
-        let is_due = !work.is_merging && self.is_due(&now, &next, work.epoch);
+        let is_changed = !Arc::ptr_eq(&now.segments, &next.segments) || deaths >= PAGE;
+        work.deaths = deaths % PAGE;
+        let is_due = !work.is_merging && self.is_due(&next, is_changed, work.epoch);
         work.is_merging |= is_due;
         self.current.store(Arc::new(next));
         is_due
@@ -144,13 +150,14 @@ impl Store {
         self.current.store(Arc::new(State { segments, pages, last_len, summary, ..*now }));
     }
 
-    /// Returns whether there is something to merge now, or at least more than there was before.
-    fn is_due(&self, now: &State, next: &State, epoch: u64) -> bool {
+    /// Returns whether there is something to merge. What a plan tells beyond full pages and segments
+    /// that are all dead is asked for only if segments came, or many lessons ended.
+    fn is_due(&self, next: &State, is_changed: bool, epoch: u64) -> bool {
         let has_full_page = next.pages.len() > 1 || next.last_len == PAGE;
         let is_dead = |segment: &Arc<Segment>| segment.dead_count() == segment.len();
         has_full_page
             || next.segments.iter().any(is_dead)
-            || (!Arc::ptr_eq(&now.segments, &next.segments) && self.plan(next, epoch).is_some())
+            || (is_changed && self.plan(next, epoch).is_some())
     }
 
     /// Returns what is to be merged: pages that are full, and the segments that are not more than
@@ -210,6 +217,16 @@ impl Merge {
 mod tests {
     use super::*;
     use crate::lesson::Lesson;
+
+    /// Publishes lessons with these numbers as ids, and merges what is due then.
+    fn publish(store: &Store, ids: std::ops::Range<usize>, end: &str) {
+        let line = |n| format!("{{\"id\":\"{n}\"{end}}}");
+        let lesson = |n| Arc::new(Lesson::parse_line(&line(n)).expect("it is a line"));
+        let lessons = ids.map(lesson).collect();
+        if store.publish(Change { lessons, ..Change::default() }) {
+            store.merge();
+        }
+    }
 
     /// Full pages may have any number of bytes: 512 lessons of 16 MiB are over what one segment
     /// can count.
@@ -278,14 +295,7 @@ mod tests {
     #[test]
     fn a_dead_segment_goes_alone() {
         let store = Store::default();
-        let publish = |ids: std::ops::Range<usize>, end: &str| {
-            let line = |n| format!("{{\"id\":\"{n}\"{end}}}");
-            let lesson = |n| Arc::new(Lesson::parse_line(&line(n)).unwrap());
-            let lessons = ids.map(lesson).collect();
-            if store.publish(Change { lessons, ..Change::default() }) {
-                store.merge();
-            }
-        };
+        let publish = |ids, end| publish(&store, ids, end);
         publish(0..4 * PAGE, "");
         publish(4 * PAGE..5 * PAGE, "");
         let before = store.current();
@@ -294,6 +304,22 @@ mod tests {
         let state = store.current();
         assert_eq!((state.segments.len(), state.alive), (1, 4 * PAGE));
         assert!(Arc::ptr_eq(&state.segments[0], &before.segments[0]), "it is where it was");
+    }
+
+    /// Removing fills no page, and a segment that shrank stayed apart with its dead lessons.
+    #[test]
+    fn a_segment_that_shrinks_is_merged() {
+        let store = Store::default();
+        let publish = |ids, end| publish(&store, ids, end);
+        publish(0..10 * PAGE, "");
+        publish(10 * PAGE..14 * PAGE, "");
+        assert_eq!(store.current().segments.len(), 2);
+        for n in 0..3 * PAGE {
+            publish(n..n + 1, ",\"deleted_at\":\"now\"");
+        }
+        let state = store.current();
+        assert_eq!((state.segments.len(), state.alive), (1, 11 * PAGE));
+        assert!(state.segments[0].dead_count() as usize <= PAGE);
     }
 
     /// No merge was ever due again, and what ended was noted for it without end.

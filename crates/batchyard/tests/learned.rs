@@ -84,3 +84,26 @@ fn a_run_that_ends_behind_its_lessons_does_not_record_them_again() {
     assert_eq!((&ran.line("two")["error"]["kind"], seen(&yard)), (&json!("rejected"), vec![2, 2]));
     assert!(!yard.path("plan/plan.toml.state").exists());
 }
+
+/// A clock that was wrong once dates one lesson, and a state that takes no more keeps none from being learned.
+#[test]
+fn lessons_are_recorded_with_their_time_where_the_end_cannot_be_noted() {
+    let yard = yard();
+    hook(&yard, &format!("mkdir -p ../plan/plan.toml.state/end.new\n{TAKES_NO_BAD}"));
+    let server = Server::start(Creates::Work);
+    let ran = run(&yard, &server).code(1);
+    assert!(ran.stderr.contains("cannot note the end of the run"), "{ran:?}");
+    assert!(!yard.path("plan/plan.toml.state").exists());
+    let lessons = yard.read(LESSONS);
+    let (first, others) = lessons.split_once('\n').expect("two lessons");
+    let mut first: Value = serde_json::from_str(first).expect("one object a line");
+    first["last_seen"] = json!("2099-01-01T00:00:00Z");
+    yard.write(LESSONS, format!("{first}\n{others}"));
+    let plan = yard.read("plan/plan.toml").replace("\"a.txt\"", "\"b.txt\"");
+    yard.write("plan/plan.toml", plan);
+    run(&yard, &server).code(1);
+    assert_eq!(seen(&yard), [2, 2]);
+    let lessons = yard.run(["lessons", "query", LESSONS, "--sort", "id"]).code(0).objects();
+    let is_of_2099 = |lesson: &&Value| lesson["last_seen"].to_string().contains("2099");
+    assert!(lessons.iter().filter(is_of_2099).count() < 2, "{lessons:?}");
+}

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
-use jiff::{Timestamp, ToSpan};
+use jiff::{SignedDuration, Timestamp, ToSpan};
 use lessons_index::{Failure as Seen, Lesson};
 
 use super::board::{Board, Failure, Standing};
@@ -45,12 +45,21 @@ pub(crate) fn learn(
     let (at, counted) = if let Some(at) = end.map_err(of_state)?.and_then(|end| end.at()) {
         (at, recorded_at(path, at)?)
     } else {
-        // Later than what is known, so that it is what the lessons get.
+        // Later than what is known, so that it is what the lessons get; but not by far, as where a clock was
+        // wrong.
         let lessons = seen.iter().filter_map(|failure| known.seen_before(failure));
         let newest = lessons.filter_map(|lesson| lesson.last_seen()).max();
+        let now = Timestamp::now();
         let next = newest.and_then(|newest| newest.checked_add(1.nanosecond()).ok());
-        let at = next.map_or_else(Timestamp::now, |next| next.max(Timestamp::now()));
-        state.note_end(&End::of(board, at)).map_err(of_state)?;
+        let is_near = |next: &Timestamp| next.duration_since(now) < SignedDuration::from_mins(1);
+        let at = next.filter(is_near).map_or(now, |next| next.max(now));
+        if let Err(error) = state.note_end(&End::of(board, at)) {
+            // They would be counted twice only where the run is killed as well.
+            let folder = state.folder().display();
+            session
+                .output
+                .note(format!("note: cannot note the end of the run in {folder}: {error}"));
+        }
         (at, HashSet::new())
     };
     let left = seen.into_iter().filter_map(|failure| match known.seen_before(&failure) {

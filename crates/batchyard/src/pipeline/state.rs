@@ -284,10 +284,15 @@ impl RunState {
 
     /// Returns what became of the tasks of a run that was cut off at its end.
     pub(crate) fn end(&self) -> io::Result<Option<End>> {
-        match fs::read(self.folder.join(END)) {
-            Ok(text) => serde_json::from_slice(&text).map(Some).map_err(io::Error::other),
+        let file = self.folder.join(END);
+        let cannot =
+            |error: io::Error| io::Error::other(format!("cannot read {}: {error}", file.display()));
+        match fs::read(&file) {
+            Ok(text) => {
+                serde_json::from_slice(&text).map(Some).map_err(|error| cannot(error.into()))
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
+            Err(error) => Err(cannot(error)),
         }
     }
 

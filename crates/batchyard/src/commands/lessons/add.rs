@@ -157,6 +157,8 @@ fn all_or_why(done: Vec<Result<Arc<Lesson>, AddError>>) -> Result<Vec<Arc<Lesson
 
 /// Checks that the file can be written to, so that a refusal comes before any work. Nothing is left behind.
 pub(crate) fn writable(path: &Path) -> Result<(), Stop> {
+    /// As many as Linux follows.
+    const MAX_LINKS: usize = 40;
     let cannot = |error: io::Error| {
         Stop::refused(format_args!("cannot write to {}: {error}", path.display()))
     };
@@ -165,8 +167,6 @@ pub(crate) fn writable(path: &Path) -> Result<(), Stop> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(cannot(error)),
         _ => {}
     }
-    /// As many as Linux follows.
-    const MAX_LINKS: usize = 40;
     // The file and its lock are made where they are not there yet; of a link, where that leads.
     let mut target = path.to_owned();
     for _ in 0..MAX_LINKS {

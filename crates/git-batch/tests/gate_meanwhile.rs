@@ -6,7 +6,9 @@ mod support;
 use std::fs;
 use std::time::Duration;
 
-use git_batch::{Commit, Gate, GitBatch, OpErrorKind, Operation, Outcome, Settings, Strategy};
+use git_batch::{
+    Commit, Gate, GitBatch, OpErrorKind, Operation, OperationKind, Outcome, Settings, Strategy,
+};
 use support::{Fixture, kind, landed, make_executable, wait_until, waits_for};
 
 fn script(fixture: &Fixture, text: &str) -> Gate {
@@ -222,19 +224,32 @@ fn nor_where_the_machine_has_no_room_for_what_is_new() {
     deep.push("x".repeat(left(&deep)));
     fs::create_dir_all(&deep).unwrap();
     let git = open(&fixture, Gate::new("true").in_folder(&deep));
-    let report = git.apply(vec![commit("a", "a"), Operation::push("p", "a")]).unwrap();
-    landed(&report, "a");
-    let Some(Outcome::Failed(error)) = report.get("p") else { panic!("{report:?}") };
-    assert_eq!(error.kind, OpErrorKind::Repository, "{error}");
-    assert!(error.message.contains("too long"), "{error}");
-    assert_eq!((report.receipt().gate_runs, fixture.received()), (0, 0));
-    // In a landing it is not the last branch that is left out either.
+    // They begin at the same commit. The last one has what is in the repository already.
+    let mut operations = tasks(4);
+    fixture.git(["branch", "known", "main"]);
+    let mut known = Operation::merge("known", "b", "known");
+    let OperationKind::Merge(merge) = &mut known.kind else { unreachable!() };
+    merge.strategy = Strategy::FastForward;
+    operations.extend([known, Operation::push("push known", "known")]);
+    let report = git.apply(operations).unwrap();
+    for n in 0..4 {
+        landed(&report, &format!("b{n}"));
+        let end = report.get(&format!("push b{n}"));
+        let Some(Outcome::Failed(error)) = end else { panic!("{report:?}") };
+        assert_eq!(error.kind, OpErrorKind::Repository, "{error}");
+        assert!(error.message.contains("too long"), "{error}");
+    }
+    landed(&report, "push known");
+    assert_eq!((report.receipt().gate_runs, fixture.received()), (1, 1));
+    // A landing says of which it is, too.
+    fixture.branch("a", "main", "a.txt", "x");
     fixture.move_remote("main", "theirs.txt", "x");
     let report = git.land("main", &["a".to_owned(), "b".to_owned()], Strategy::Merge).unwrap();
     for name in ["a", "b"] {
         assert_eq!(kind(report.get(name)), Some(OpErrorKind::Repository), "{report:?}");
     }
-    assert_eq!(report.receipt().gate_runs, 0);
+    // What was there before has room, and passes.
+    assert_eq!(report.receipt().gate_runs, 1);
 }
 
 /// Files that go through a filter which fails where another tree is there already, as on a disk that has

@@ -94,9 +94,11 @@ impl Batch<'_, '_> {
                     Err(end) => left_out.push((push, end)),
                 },
                 Ok(Verdict::Culprit(step, why)) => {
-                    let operation = self.branches[name].steps[step].operation;
-                    let error = OpError::new(OpErrorKind::Gate, why);
-                    left_out.push((operation, error.into()));
+                    let step = &self.branches[name].steps[step];
+                    let known = passage.verdicts.as_ref();
+                    let unfit = known.and_then(|known| known.unfit(step.new_tree)).cloned();
+                    let error = unfit.unwrap_or_else(|| OpError::new(OpErrorKind::Gate, why));
+                    left_out.push((step.operation, error.into()));
                 }
                 Ok(Verdict::Base(why)) => {
                     let what = match onto {
@@ -219,8 +221,12 @@ impl Batch<'_, '_> {
         base: ObjectId,
         passage: &mut Passage,
     ) -> Result<(), Outcome> {
-        if let Some(error) = passage.verdicts.as_ref().and_then(|known| known.unfit(base)) {
-            return Err(error.clone().into());
+        if let Some(known) = &passage.verdicts {
+            // In a landing it is found out with which branch there is no room.
+            let of_tree = known.unfit(tree).filter(|_| !self.is_landing);
+            if let Some(error) = known.unfit(base).or(of_tree) {
+                return Err(error.clone().into());
+            }
         }
         let branch = &self.branches[name];
         let is_all = match (branch.steps.last(), branch.tip) {
@@ -232,9 +238,9 @@ impl Batch<'_, '_> {
     }
 
     /// Checks trees out for the gate. One of which git says that it cannot be has failed by that, unless
-    /// what stood there before cannot be checked out either: then it is nobody of this input. Nor is it
-    /// where the machine has no room. What is not alone there waits for its turn, as the others may take
-    /// the room that it needs.
+    /// what stood there before cannot be checked out either: then it is nobody of this input. Where the
+    /// machine has no room for one, its push alone fails, and a landing leaves out the first branch with which
+    /// there is none. What is not alone there waits for its turn, as the others may take the room that it needs.
     fn prepare_all(
         &mut self,
         trees: &BTreeMap<ObjectId, ObjectId>,
@@ -246,24 +252,29 @@ impl Batch<'_, '_> {
             if verdicts.unfit(base).is_some() {
                 continue;
             }
-            match self.prepare(tree, verdicts.gate()) {
-                Ok(scratch) => questions.push((tree, scratch)),
-                Err(_) if !is_alone || !questions.is_empty() => break,
-                Err(Unfit::Machine(error)) => verdicts.note_base(base, Some(error)),
-                Err(Unfit::Tree(error)) => {
-                    if !verdicts.has_base(base) {
-                        let fault = if tree == base {
-                            Some(error.clone())
-                        } else {
-                            self.prepare(base, verdicts.gate()).err().map(Unfit::into_error)
-                        };
-                        verdicts.note_base(base, fault);
+            let unfit = match self.prepare(tree, verdicts.gate()) {
+                Ok(scratch) => {
+                    if verdicts.has_tried(tree) {
+                        verdicts.note_fit(tree, None);
                     }
-                    if verdicts.unfit(base).is_none() {
-                        let why = error.message;
-                        verdicts.note(tree, Ran::Failed { why, is_lasting: false });
-                    }
+                    questions.push((tree, scratch));
+                    continue;
                 }
+                Err(_) if !is_alone || !questions.is_empty() => break,
+                Err(unfit) => unfit,
+            };
+            if tree != base && !verdicts.has_tried(base) {
+                let fault = self.prepare(base, verdicts.gate()).err().map(Unfit::into_error);
+                verdicts.note_fit(base, fault);
+            }
+            let is_machine = matches!(unfit, Unfit::Machine(_));
+            let error = unfit.into_error();
+            let why = error.message.clone();
+            if is_machine || tree == base {
+                verdicts.note_fit(tree, Some(error));
+            }
+            if verdicts.unfit(base).is_none() && (!is_machine || self.is_landing) {
+                verdicts.note(tree, Ran::Failed { why, is_lasting: false });
             }
         }
         questions
@@ -322,7 +333,7 @@ impl Batch<'_, '_> {
                     if !is_asked && self.questions.len() < MAX_QUESTIONS {
                         let is_alone = self.questions.is_empty();
                         let prepared = self.prepare_all(&[(tree, base)].into(), verdicts, is_alone);
-                        if let Some(error) = verdicts.unfit(base) {
+                        if let Some(error) = verdicts.unfit(base).or(verdicts.unfit(tree)) {
                             return Err(error.clone().into());
                         }
                         if prepared.is_empty() && is_alone {

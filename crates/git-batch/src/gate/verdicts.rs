@@ -44,8 +44,9 @@ pub(crate) struct Verdicts {
     gate: Gate,
     folder: PathBuf,
     known: BTreeMap<ObjectId, Known>,
-    /// What stood there before, and why it cannot be checked out.
-    bases: BTreeMap<ObjectId, Option<OpError>>,
+    /// Of trees that stood there before, and of those that the machine has no room for: why they cannot be
+    /// checked out, if so.
+    fits: BTreeMap<ObjectId, Option<OpError>>,
 }
 
 /// What is to be done with a landing.
@@ -68,7 +69,7 @@ impl Verdicts {
             gate: gate.clone(),
             folder: state.join("gate"),
             known: BTreeMap::new(),
-            bases: BTreeMap::new(),
+            fits: BTreeMap::new(),
         }
     }
 
@@ -77,19 +78,19 @@ impl Verdicts {
         &self.gate
     }
 
-    /// Whether it is known if a tree that stood there before can be checked out.
-    pub(crate) fn has_base(&self, tree: ObjectId) -> bool {
-        self.bases.contains_key(&tree)
+    /// Whether it was noted if a tree can be checked out.
+    pub(crate) fn has_tried(&self, tree: ObjectId) -> bool {
+        self.fits.contains_key(&tree)
     }
 
     /// Notes that.
-    pub(crate) fn note_base(&mut self, tree: ObjectId, fault: Option<OpError>) {
-        self.bases.insert(tree, fault);
+    pub(crate) fn note_fit(&mut self, tree: ObjectId, fault: Option<OpError>) {
+        self.fits.insert(tree, fault);
     }
 
-    /// Why a tree that stood there before cannot be checked out.
+    /// Why a tree cannot be checked out, where that was noted.
     pub(crate) fn unfit(&self, tree: ObjectId) -> Option<&OpError> {
-        self.bases.get(&tree)?.as_ref()
+        self.fits.get(&tree)?.as_ref()
     }
 
     /// Notes what a run has said.

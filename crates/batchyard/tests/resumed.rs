@@ -184,31 +184,42 @@ fn what_somebody_has_committed_to_a_held_branch_lands() {
     }
 }
 
-/// It landed, another answer did not, and somebody has gone on from it in the base since.
+/// It landed, and another answer did not; its own commit may be gone with the repository.
 #[test]
 fn what_somebody_has_amended_and_landed_is_not_done_again() {
-    let yard = planned("[land]\npush = \"base\"", &[("one", "a.txt"), ("two", "bad.txt")]);
-    let server = Server::start(Creates::Work);
-    let hook = protect(&yard);
-    run(&yard, &server).code(3);
-    yard.git("repo", &["switch", "--quiet", "batchyard/one"]);
-    yard.write("repo/a.txt", "put right\n");
-    yard.git("repo", &["commit", "--quiet", "--all", "--amend", "--message", "Put it right"]);
-    yard.git("repo", &["switch", "--quiet", "main"]);
-    let takes_no_bad = "#!/bin/sh\n! git ls-tree --name-only $3 | grep -q ^bad\n";
-    yard.write("remote.git/hooks/update", takes_no_bad);
-    // The remote goes away when it has taken the first one.
-    let goes_away = "#!/bin/sh\nmv HEAD HEAD.away\nrm $0\n";
-    yard.write("remote.git/hooks/post-receive", goes_away);
-    assert_eq!(run(&yard, &server).code(3).line("two")["status"], "pending");
-    std::fs::rename(yard.path("remote.git/HEAD.away"), yard.path("remote.git/HEAD"))
-        .expect("it has taken one");
-    unprotect(&hook);
-    let ran = run(&yard, &server).code(0);
-    assert_eq!(main_of(&yard), "README.md a.txt bad.txt");
-    assert_eq!(yard.git("remote.git", &["show", "main:a.txt"]), "put right");
-    assert_eq!(ran.line("one")["commit"], yard.git("repo", &["rev-parse", "batchyard/one"]));
-    assert_eq!(server.creates().len(), 1);
+    for is_clone in [false, true] {
+        let yard = planned("[land]\npush = \"base\"", &[("one", "a.txt"), ("two", "bad.txt")]);
+        let server = Server::start(Creates::Work);
+        let hook = protect(&yard);
+        run(&yard, &server).code(3);
+        yard.git("repo", &["switch", "--quiet", "batchyard/one"]);
+        yard.write("repo/a.txt", "put right\n");
+        yard.git("repo", &["commit", "--quiet", "--all", "--amend", "--message", "Put it right"]);
+        let amended = yard.git("repo", &["rev-parse", "batchyard/one"]);
+        yard.git("repo", &["switch", "--quiet", "main"]);
+        let takes_no_bad = "#!/bin/sh\n! git ls-tree --name-only $3 | grep -q ^bad\n";
+        yard.write("remote.git/hooks/update", takes_no_bad);
+        // The remote goes away when it has taken the first one.
+        let goes_away = "#!/bin/sh\nmv HEAD HEAD.away\nrm $0\n";
+        yard.write("remote.git/hooks/post-receive", goes_away);
+        assert_eq!(run(&yard, &server).code(3).line("two")["status"], "pending");
+        std::fs::rename(yard.path("remote.git/HEAD.away"), yard.path("remote.git/HEAD"))
+            .expect("it has taken one");
+        unprotect(&hook);
+        if is_clone {
+            std::fs::remove_dir_all(yard.path("repo")).expect("it is there");
+            clone(&yard, false);
+            std::fs::rename(yard.path("new"), yard.path("repo")).expect("it is there");
+            for (key, value) in [("user.name", "T"), ("user.email", "t@example.invalid")] {
+                yard.git("repo", &["config", key, value]);
+            }
+        }
+        let ran = run(&yard, &server).code(0);
+        assert_eq!(main_of(&yard), "README.md a.txt bad.txt");
+        assert_eq!(yard.git("remote.git", &["show", "main:a.txt"]), "put right");
+        assert_eq!(ran.line("one")["commit"], amended);
+        assert_eq!(server.creates().len(), 1);
+    }
 }
 
 /// Somebody has put it right at the remote: that is not to be overwritten, nor is it said how to.

@@ -115,8 +115,8 @@ fn landed(
     let mut landed = BTreeMap::new();
     for at in board.answered() {
         let branch = board.plan.tasks[at].branch();
-        let Some(&own) = made.get(&branch) else { continue };
-        for commit in others.get(&branch).copied().into_iter().chain([own]) {
+        // Its own may be gone, with the repository where somebody has amended it.
+        for &commit in others.get(&branch).into_iter().chain(made.get(&branch)) {
             let is_in = match remote.tips.get(&branch) {
                 _ if pushes_base => !outside.contains(&commit),
                 None => false,

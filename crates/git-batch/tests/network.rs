@@ -42,6 +42,30 @@ fn a_remote_that_cannot_be_reached_for_a_moment_is_asked_again() {
     assert_eq!(fixture.received(), 1);
 }
 
+/// After the first push nobody answers any more. What comes later on that branch needs to know what is there.
+#[test]
+fn a_remote_that_is_gone_in_the_middle_is_not_asked_for_each_operation() {
+    let fixture = Fixture::new();
+    let tries = behind_ssh(
+        &fixture,
+        "test $(wc -l < 'TRIES') -gt 2 && { echo 'Permission denied' >&2; exit 255; }\n\
+         for last; do :; done; eval exec \"$last\"",
+    );
+    let on_main =
+        |id: &str| Operation::commit(id, Commit::new("main", id).write(format!("{id}.txt"), "x"));
+    let mut operations = vec![on_main("first"), Operation::push("push", "main")];
+    let later: Vec<String> = (0..10).map(|n| format!("c{n}")).collect();
+    operations.extend(later.iter().map(|id| on_main(id).after("push")));
+    operations.push(Operation::push("push again", "main"));
+    let report = fixture.open().apply(operations).unwrap();
+    landed(&report, "push");
+    assert!(!report.get("push again").unwrap().is_success());
+    for id in &later {
+        assert_eq!(kind(report.get(id)), Some(OpErrorKind::Remote), "{report:?}");
+    }
+    assert_eq!(fs::read_to_string(tries).unwrap().lines().count(), 3);
+}
+
 #[test]
 fn a_remote_that_never_answers_is_given_up_when_the_time_is_over() {
     let fixture = Fixture::new();

@@ -67,7 +67,16 @@ impl Batch<'_, '_> {
         if here == Some(commit) {
             return Ok(None);
         }
-        let there = self.remote_tip(name)?;
+        if let Some(error) = &self.landed_fault {
+            return Err(error.clone());
+        }
+        let there = match self.remote_tip(name) {
+            Ok(there) => there,
+            Err(error) => {
+                self.landed_fault = Some(error.clone());
+                return Err(error);
+            }
+        };
         let store = &self.session.store;
         let is_there = there.is_some_and(|there| store.contains(there, commit));
         let is_behind = here.is_none_or(|here| store.contains(commit, here));

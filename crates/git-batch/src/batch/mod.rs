@@ -51,6 +51,8 @@ struct Batch<'s, 'a> {
     branches: BTreeMap<FullName, Branch>,
     /// Where operations that ended before have brought branches that are checked out.
     landed: BTreeMap<FullName, ObjectId>,
+    /// Why the remote could not be asked whether that is there still. It is not asked for each operation.
+    landed_fault: Option<OpError>,
     remote: Option<RemoteState>,
     /// What is asked of the remote while the batch is built.
     ahead: Option<Ahead>,

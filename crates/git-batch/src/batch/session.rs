@@ -356,6 +356,7 @@ impl<'a> Session<'a> {
             checked_out,
             branches: BTreeMap::new(),
             landed: BTreeMap::new(),
+            landed_fault: None,
             later: BTreeSet::new(),
             remote: None,
             ahead: None,

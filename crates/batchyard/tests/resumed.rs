@@ -184,6 +184,47 @@ fn what_somebody_has_committed_to_a_held_branch_lands() {
     }
 }
 
+/// The run that it was taken off by is still held when the other one goes on.
+#[test]
+fn what_one_run_takes_off_a_branch_the_other_one_puts_back() {
+    const BASE: &str = "[land]\npush = \"base\"";
+    let yard = planned(BASE, &[("one", "a.txt")]);
+    let server = Server::start(Creates::Work);
+    let hook = protect(&yard);
+    run(&yard, &server).code(3);
+    yard.git("repo", &["switch", "--quiet", "batchyard/one"]);
+    yard.write("repo/a.txt", "put right\n");
+    yard.git("repo", &["commit", "--quiet", "--all", "--message", "Put it right"]);
+    yard.git("repo", &["switch", "--quiet", "main"]);
+    run_other(&yard, &server, BASE, "b.txt").code(3);
+    run(&yard, &server).code(3);
+    unprotect(&hook);
+    run_other(&yard, &server, BASE, "b.txt").code(0);
+    run(&yard, &server).code(0);
+    assert_eq!(main_of(&yard), "README.md a.txt b.txt");
+    assert_eq!(yard.git("remote.git", &["show", "main:a.txt"]), "put right");
+}
+
+/// It was at a commit of somebody that is in the base by now, which is no answer that was put right.
+#[test]
+fn a_held_branch_that_is_put_back_has_its_own_answer_again() {
+    let yard = planned("[land]\npush = \"base\"", &[("one", "a.txt")]);
+    let server = Server::start(Creates::Work);
+    let hook = protect(&yard);
+    run(&yard, &server).code(3);
+    let own = yard.git("repo", &["rev-parse", "batchyard/one"]);
+    yard.write("repo/u.txt", "mine\n");
+    yard.git("repo", &["add", "u.txt"]);
+    yard.git("repo", &["commit", "--quiet", "--message", "Work of somebody"]);
+    yard.git("repo", &["branch", "--force", "batchyard/one", "main"]);
+    run(&yard, &server).code(3);
+    yard.git("repo", &["branch", "--force", "batchyard/one", &own]);
+    unprotect(&hook);
+    yard.git("repo", &["push", "--quiet", "origin", "main"]);
+    run(&yard, &server).code(0);
+    assert_eq!(main_of(&yard), "README.md a.txt u.txt");
+}
+
 /// It landed, and another answer did not; its own commit may be gone with the repository.
 #[test]
 fn what_somebody_has_amended_and_landed_is_not_done_again() {

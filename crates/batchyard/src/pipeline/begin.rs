@@ -62,6 +62,15 @@ pub(super) fn begin(
     let commits: Vec<ObjectId> = made.values().chain(others.values()).copied().collect();
     let present = place.repository.present(&commits).map_err(unreachable)?;
     others.retain(|_, commit| present.contains(commit));
+    if !others.is_empty() {
+        // A branch that is at its own commit again has nothing else in the place of it.
+        let branches = place.repository.branches("batchyard").map_err(unreachable)?;
+        let tip = |branch: &String| branches.get(branch).map(|local| local.tip);
+        others.retain(|branch, commit| {
+            let own = made.get(branch).copied();
+            own == Some(*commit) || own.is_none() || tip(branch) != own
+        });
+    }
     if !made.values().all(|commit| present.contains(commit)) {
         // Gone with the repository that they were made in: they are made anew in this one.
         made.retain(|_, commit| present.contains(commit));
@@ -90,7 +99,7 @@ pub(super) fn begin(
     let (foreign, mut left): (Vec<_>, Vec<_>) =
         tips.clone().into_iter().partition(|(branch, tip)| is_other(branch, tip));
     // Before it lands: it is known by this where it has, also when somebody has gone on from it.
-    let noted = place.state.note_others(&foreign);
+    let noted = place.state.note_others_of(&tips, &foreign);
     noted.map_err(|error| unreachable(error.to_string()))?;
     let is_noted = |branch: &String, tip: ObjectId| {
         known.get(branch).is_some_and(|local| local.is_of_a_run && local.tip == tip)
@@ -192,9 +201,13 @@ fn set_branches(
         // The remote's branch is gone on from, unless the base has all of it, or would get what is no
         // more than left over.
         let published = match remote.tips.get(&branch) {
-            // Also what somebody has gone on to there: a push has to know that it is behind.
-            Some(tip) if own.is_none() || pushes_branches && own != Some(*tip) => {
+            Some(_) if own.is_none() => {
                 Some(repository.fetch(remote, &branch).map_err(unreachable)?)
+            }
+            // Also what somebody has gone on to there: a push has to know that it is behind. Without it the
+            // push alone is refused.
+            Some(tip) if pushes_branches && own != Some(*tip) => {
+                repository.fetch(remote, &branch).ok()
             }
             _ => None,
         };
@@ -224,7 +237,10 @@ fn set_branches(
                 Some(before.filter(is_somebody_s).unwrap_or(own))
             }
             // Not what somebody has put in its place.
-            Some(own) => (is_in(local.tip, start) && !is_in(own, local.tip)).then_some(own),
+            Some(own) => {
+                let is_before = is_in(local.tip, start) || is_in(local.tip, own);
+                (is_before && !is_in(own, local.tip)).then_some(own)
+            }
             None if local.tip == from => None,
             None if local.is_of_a_run => Some(from),
             None if local.is_checked_out => None,

@@ -258,6 +258,20 @@ impl RunState {
         if others.is_empty() { Ok(()) } else { self.note_commits(OTHERS, others) }
     }
 
+    /// Notes which of the branches that go on are at commits of others now; durable. What was noted of them
+    /// before does not count any more.
+    pub(crate) fn note_others_of(
+        &self,
+        tips: &BTreeMap<String, ObjectId>,
+        others: &[(String, ObjectId)],
+    ) -> io::Result<()> {
+        let before = self.commits(OTHERS)?;
+        let mut all = before.clone();
+        all.retain(|branch, _| !tips.contains_key(branch));
+        all.extend(others.iter().cloned());
+        if all == before { Ok(()) } else { self.write_commits(OTHERS, &all) }
+    }
+
     fn note_commits(&self, file: &str, more: &[(String, ObjectId)]) -> io::Result<()> {
         let mut all = self.commits(file)?;
         all.extend(more.iter().cloned());

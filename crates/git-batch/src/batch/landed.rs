@@ -73,7 +73,10 @@ impl Batch<'_, '_> {
         let there = match self.remote_tip(name) {
             Ok(there) => there,
             Err(error) => {
-                self.landed_fault = Some(error.clone());
+                // A fault of this branch alone says nothing of others.
+                if self.remote.is_none() {
+                    self.landed_fault = Some(error.clone());
+                }
                 return Err(error);
             }
         };

@@ -178,8 +178,8 @@ impl<T: Tell> Session<'_, T> {
             self.engine.state().settle(at, Fate::Submitted { batch_id: batch_id.clone() });
         if let Err(fault) = settled {
             // It is known here, and found by the next process.
-            self.unnoted.push(at);
-            self.could_not_keep(fault);
+            self.unnoted.push((at, fault.to_string()));
+            self.cut(fault);
         }
         let is_running = progress == Progress::Running;
         let mut watch = self.watch_of(at, batch_id, nonce, members, progress);

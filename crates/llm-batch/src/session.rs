@@ -65,10 +65,10 @@ pub(crate) struct Session<'s, T> {
     ambiguous: Option<Ambiguity>,
     /// Requests of tickets that were told that they are not finished.
     left: BTreeSet<usize>,
-    /// Why something that is paid for could not be written down. Nothing is begun any more then.
+    /// Why an answer that is paid for could not be written down. Nothing is begun any more then.
     pub(crate) unkept: Option<String>,
-    /// Records of batches among it.
-    pub(crate) unnoted: Vec<usize>,
+    /// Records of batches that could not be written down, and why. Nothing is begun until they are.
+    pub(crate) unnoted: Vec<(usize, String)>,
     /// What cut the pass.
     fault: Option<Error>,
 }

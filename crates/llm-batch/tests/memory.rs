@@ -160,7 +160,7 @@ fn child_of_tickets() {
 /// They were in memory as a whole until they had an answer, which may take a day.
 #[test]
 fn tickets_that_are_waited_for_have_their_bodies_in_the_state_folder() {
-    let place = Place::new();
+    let place = Place::quick_with(64 << 20);
     let child = Command::new(env::current_exe().unwrap())
         .args(["child_of_tickets", "--exact", "--nocapture"])
         .env("CHILD_OF_TICKETS", place.state())

@@ -381,7 +381,7 @@ fn a_create_that_was_cut_while_it_was_written_is_definite_and_sent_again() {
         cut: Some(Box::new(|nth| (nth < 3).then_some(1000))),
         ..Faults::default()
     });
-    let place = Place::new();
+    let place = Place::quick_with(64 << 20);
     let big = Request::prompt("a", "model-a", "x".repeat(16 << 20));
     let counts = run(&open(&sim, &place), [big]).1.unwrap().accounting;
     assert_eq!((counts.succeeded, counts.submissions), (1, 4));

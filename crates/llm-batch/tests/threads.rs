@@ -56,7 +56,7 @@ fn a_thousand_open_batches_take_no_thread_each() {
 fn open_batches_with_large_requests_have_no_file_each() {
     let _alone = alone();
     let simulator = Simulator::builder().running(usize::MAX).start().unwrap();
-    let place = Place::new();
+    let place = Place::quick_with(16 << 20);
     let llm = common::builder(simulator.url(), &place.state()).max_items(2);
     let llm = llm.poll_interval(Duration::from_millis(20)).build().unwrap();
     let text = |n: usize| format!("{n} {}", "x".repeat(600_000));

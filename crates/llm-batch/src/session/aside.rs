@@ -34,7 +34,7 @@ impl<T: Tell> Session<'_, T> {
         }
     }
 
-    /// Begins nothing more: something that is paid for could not be written down, and what else is paid
+    /// Begins nothing more: an answer that is paid for could not be written down, and what else is paid
     /// for could not be, either.
     pub(crate) fn could_not_keep(&mut self, fault: Error) {
         self.unkept.get_or_insert_with(|| fault.to_string());
@@ -43,15 +43,20 @@ impl<T: Tell> Session<'_, T> {
 
     /// Tells whether nothing is begun any more, and sets the requests aside then.
     pub(crate) fn keeps_nothing(&mut self, members: &[u32]) -> bool {
-        let Some(problem) = self.unkept.clone() else { return false };
+        self.note_again();
+        let unnoted = self.unnoted.first().map(|(_, problem)| problem);
+        let Some(problem) = self.unkept.as_ref().or(unnoted).cloned() else { return false };
         self.set_aside(members, PendingReason::State { problem });
         true
     }
 
     /// Writes down once more what could not be.
     pub(crate) fn note_again(&mut self) {
+        if self.unnoted.is_empty() {
+            return;
+        }
         let mut state = self.engine.state();
-        self.unnoted.retain(|&at| {
+        self.unnoted.retain(|&(at, _)| {
             let fate = state.record(at).fate.clone();
             fate.is_some_and(|fate| state.settle(at, fate).is_err())
         });

@@ -8,6 +8,7 @@ pub mod slow;
 pub mod steps;
 pub mod stub;
 
+use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -172,6 +173,15 @@ impl Place {
     pub fn quick() -> Place {
         let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
         Place { dir: dir.unwrap() }
+    }
+
+    /// The same for what writes so many bytes, where there is room for them.
+    pub fn quick_with(bytes: usize) -> Place {
+        let place = Place::quick();
+        let trial = place.dir.path().join("trial");
+        let has_room = fs::write(&trial, vec![0; bytes]).is_ok();
+        let _ = fs::remove_file(trial);
+        if has_room { place } else { Place::new() }
     }
 
     pub fn path(&self) -> &Path {

@@ -67,7 +67,7 @@ impl Lesson {
         LessonBuilder { lesson, metadata: Map::new() }
     }
 
-    /// Parses one line of JSON.
+    /// Parses one line of JSON; blanks and line ends around it are taken away.
     ///
     /// Unknown keys are kept, of a repeated key the last value holds, `null` is the same as an
     /// absent key.

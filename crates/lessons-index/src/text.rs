@@ -2,7 +2,7 @@
 
 /// Removes a byte order mark and the blanks around a line.
 pub(crate) fn trim(line: &[u8]) -> &[u8] {
-    const BLANKS: [u8; 3] = [b' ', b'\t', b'\r'];
+    const BLANKS: [u8; 4] = [b' ', b'\t', b'\r', b'\n'];
     let mut line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line);
     while let [first, rest @ ..] = line
         && BLANKS.contains(first)

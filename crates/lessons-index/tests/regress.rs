@@ -305,3 +305,11 @@ fn any_of_very_many_values_is_one_walk() {
         .collect();
     assert_eq!(ids(&found), wanted);
 }
+
+/// A line end stayed in `raw`, and had the line parsed the long way.
+#[test]
+fn a_line_end_is_no_part_of_a_line() {
+    for line in ["{\"id\":\"a\"}\n", "{\"id\":\"a\"}\r\n", "\n \t{\"id\":\"a\"} \n\n"] {
+        assert_eq!(Lesson::parse_line(line).unwrap().raw(), "{\"id\":\"a\"}", "{line:?}");
+    }
+}

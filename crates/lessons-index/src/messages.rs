@@ -2,6 +2,7 @@
 
 use std::hint::black_box;
 use std::ops::Range;
+use std::sync::Arc;
 
 use memchr::memmem::Finder;
 
@@ -61,7 +62,7 @@ impl Messages {
     }
 
     /// Returns the lessons of a range with the needle in their message, in order.
-    pub(crate) fn search(&self, docs: Range<u32>, needle: Finder<'static>) -> Search<'_> {
+    pub(crate) fn search(&self, docs: Range<u32>, needle: Arc<Finder<'static>>) -> Search<'_> {
         let runs = match &self.signature {
             Some(signature) => signature.runs(docs, needle.needle()),
             None => Runs::One(Some(docs)),
@@ -95,7 +96,7 @@ impl Iterator for Runs<'_> {
 /// Scans one range after the other.
 pub(crate) struct Search<'a> {
     messages: &'a Messages,
-    needle: Finder<'static>,
+    needle: Arc<Finder<'static>>,
     runs: Runs<'a>,
     /// What is left of the range in hand.
     hand: Run,
@@ -186,11 +187,11 @@ mod tests {
         let needles = ["item 9972 of", "m 77 of 1", "f 21427", " of 4", "9 of 9", "of 20999", "x"];
         for docs in [0..COUNT, 1..COUNT - 1, 2_047..131_073, 131_071..COUNT, 70_000..70_001, 5..5] {
             for needle in needles {
-                let finder = Finder::new(needle).into_owned();
+                let finder = Arc::new(Finder::new(needle).into_owned());
                 let has_it = |doc: &usize| finder.find(messages.get(*doc)).is_some();
                 let wanted: Vec<u32> = docs.clone().filter(has_it).map(narrow).collect();
                 let range = narrow(docs.start)..narrow(docs.end);
-                let found: Vec<u32> = messages.search(range, finder.clone()).collect();
+                let found: Vec<u32> = messages.search(range, Arc::clone(&finder)).collect();
                 assert_eq!(found, wanted, "{needle:?} in {docs:?}");
             }
         }

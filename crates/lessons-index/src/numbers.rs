@@ -65,6 +65,27 @@ impl Numbers {
         places
     }
 
+    /// Returns the place of the first number below a limit, of numbers of which the largest come
+    /// first. Takes as many steps as the place has bits.
+    fn first_below(&self, limit: u64) -> usize {
+        fn find<T: Copy + Into<u64>>(numbers: &[T], limit: u64) -> usize {
+            let is_above = |number: &T| (*number).into() >= limit;
+            let (mut from, mut step) = (0, 1);
+            while numbers.get(from + step - 1).is_some_and(is_above) {
+                from += step;
+                step *= 2;
+            }
+            let end = numbers.len().min(from + step - 1);
+            from + numbers[from..end].partition_point(is_above)
+        }
+        match self {
+            Self::One(numbers) => find(numbers, limit),
+            Self::Two(numbers) => find(numbers, limit),
+            Self::Four(numbers) => find(numbers, limit),
+            Self::Eight(numbers) => find(numbers, limit),
+        }
+    }
+
     #[inline]
     pub(crate) fn get(&self, at: usize) -> u64 {
         match self {
@@ -100,6 +121,17 @@ impl Seconds {
         };
         let max = known().max().map_or(0, since);
         Self { first, since: Numbers::of(max, all.iter().map(|seconds| since(*seconds))) }
+    }
+
+    /// Returns the place of the first time before a second, or of none, of times of which the newest
+    /// come first.
+    pub(crate) fn first_before(&self, second: i64) -> usize {
+        let since = match second {
+            i64::MIN => 0,
+            _ if second <= self.first => 1,
+            later => later.wrapping_sub(self.first).cast_unsigned().saturating_add(1),
+        };
+        self.since.first_below(since)
     }
 
     #[inline]
@@ -157,6 +189,23 @@ mod tests {
             let seconds = Seconds::of(all);
             let back: Vec<i64> = (0..all.len()).map(|at| seconds.get(at)).collect();
             assert_eq!(back, all);
+        }
+    }
+    #[test]
+    fn the_first_before_a_second_is_found_wherever_it_is() {
+        for (count, apart) in [(0, 1), (1, 1), (2, 3), (300, 1), (300, 900), (70_000, 2)] {
+            let of = |at: i64| 1_000_000 - at / 3 * apart;
+            let known: Vec<i64> = (0..count).map(of).collect();
+            let none = vec![i64::MIN; 2];
+            for all in [known.clone(), [known, none].concat()] {
+                let seconds = Seconds::of(&all);
+                let near = [0, 1, 7, 150, 299].map(of).into_iter();
+                let near = near.flat_map(|second| [second - 1, second, second + 1]);
+                for second in near.chain([i64::MIN, i64::MAX, -5]) {
+                    let wanted = all.partition_point(|one| *one >= second);
+                    assert_eq!(seconds.first_before(second), wanted, "{second} of {}", all.len());
+                }
+            }
         }
     }
 }

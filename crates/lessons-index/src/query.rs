@@ -101,7 +101,7 @@ impl<'s> Query<'s> {
         if text.is_empty() {
             return Err(EmptyNeedle);
         }
-        self.selection.needle = Some(Finder::new(&fold::fold(text)).into_owned());
+        self.selection.needle = Some(Arc::new(Finder::new(&fold::fold(text)).into_owned()));
         Ok(self)
     }
 

@@ -252,17 +252,10 @@ impl Segment {
         self.first_of(0..self.len(), test)
     }
 
-    /// The same, if that lesson is likely to be near the start.
-    pub(crate) fn first_soon(&self, test: impl Fn((i64, i32)) -> bool) -> u32 {
-        let (mut low, mut step) = (0, 1);
-        while step <= self.len() - low {
-            if test(self.time_parts(low + step - 1)) {
-                return self.first_of(low..low + step - 1, test);
-            }
-            low += step;
-            step = step.saturating_mul(2);
-        }
-        self.first_of(low..self.len(), test)
+    /// Returns the first lesson that was seen in no second from this one on; most likely it is near
+    /// the start.
+    pub(crate) fn first_before(&self, second: i64) -> u32 {
+        crate::draft::narrow(self.seconds.first_before(second))
     }
 
     fn first_of(&self, docs: Range<u32>, test: impl Fn((i64, i32)) -> bool) -> u32 {

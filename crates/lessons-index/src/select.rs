@@ -4,6 +4,8 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, binary_heap::PeekMut};
 use std::iter::Peekable;
 use std::ops::{Bound, Range};
+use std::sync::Arc;
+use std::vec;
 
 use memchr::memmem::Finder;
 use serde_json::Value;
@@ -26,7 +28,7 @@ type Parts = (i64, i32);
 const SHORT: usize = 16;
 
 /// Of a range with so few lessons each is looked at, rather than the lists of what is wanted.
-const NEAR: usize = 32;
+const NEAR: usize = 12;
 
 /// So many lessons are looked for at once, rather than one after the other.
 const FEW: usize = 256;
@@ -37,7 +39,8 @@ pub(crate) struct Selection<'s> {
     pub(crate) state: &'s State,
     /// By [`Field`]: the values of which a lesson must have one.
     pub(crate) exact: [Option<Vec<String>>; 4],
-    pub(crate) needle: Option<Finder<'static>>,
+    /// Shared by the walks, which a copy in each would make large.
+    pub(crate) needle: Option<Arc<Finder<'static>>>,
     pub(crate) metadata: Vec<(String, Value)>,
     pub(crate) min_times: u64,
     pub(crate) since: Bound<Parts>,
@@ -46,14 +49,38 @@ pub(crate) struct Selection<'s> {
     pub(crate) after: Option<Cursor>,
 }
 
+/// Is what was selected, in order.
+pub(crate) enum Selected<'s> {
+    Found(vec::IntoIter<LessonRef<'s>>),
+    Merged(Merged<'s>),
+}
+
 /// Merges the results of all parts of a state.
-#[derive(Default)]
-pub(crate) struct Selected<'s> {
+pub(crate) struct Merged<'s> {
     sort: Sort,
-    parts: Vec<Peekable<Box<dyn Iterator<Item = LessonRef<'s>> + 's>>>,
+    parts: Vec<Peekable<Part<'s>>>,
+}
+
+type Part<'s> = Box<dyn Iterator<Item = LessonRef<'s>> + 's>;
+
+impl Default for Selected<'_> {
+    fn default() -> Self {
+        Self::Found(vec::IntoIter::default())
+    }
 }
 
 impl<'s> Iterator for Selected<'s> {
+    type Item = LessonRef<'s>;
+
+    fn next(&mut self) -> Option<LessonRef<'s>> {
+        match self {
+            Self::Found(found) => found.next(),
+            Self::Merged(merged) => merged.next(),
+        }
+    }
+}
+
+impl<'s> Iterator for Merged<'s> {
     type Item = LessonRef<'s>;
 
     fn next(&mut self) -> Option<LessonRef<'s>> {
@@ -124,7 +151,6 @@ impl<'s> Selection<'s> {
         &self,
         docs: impl Fn(&'s Segment) -> Box<dyn Iterator<Item = u32> + 's>,
     ) -> Selected<'s> {
-        type Part<'s> = Box<dyn Iterator<Item = LessonRef<'s>> + 's>;
         let mut slots: Vec<LessonRef<'s>> = self.slots().filter(|l| self.is_behind(l)).collect();
         slots.sort_unstable_by(|a, b| self.sort.compare(a, b));
         let mut parts = Vec::with_capacity(self.state.segments.len() + 1);
@@ -141,14 +167,15 @@ impl<'s> Selection<'s> {
             let part: Part<'s> = Box::new(slots.into_iter());
             parts.push(part.peekable());
         }
-        Selected { sort: self.sort, parts }
+        Selected::Merged(Merged { sort: self.sort, parts })
     }
 
     /// Returns the newest lessons, not one after the other. The newest parts come first; in each only
     /// what is newer than the oldest so far is looked at, and that most often is little: so it makes
     /// no great difference how many segments there are.
     fn newest(&self, limit: usize) -> Selected<'s> {
-        let mut found: Vec<LessonRef<'s>> = Vec::new();
+        // What there is, and what one part adds.
+        let mut found: Vec<LessonRef<'s>> = Vec::with_capacity(2 * limit.min(NEAR));
         let settle = |found: &mut Vec<LessonRef<'s>>| {
             found.sort_unstable_by(|a, b| self.sort.compare(a, b));
             found.truncate(limit);
@@ -162,8 +189,8 @@ impl<'s> Selection<'s> {
                 return;
             }
             let mut range = self.range(segment);
-            if let Some(oldest) = oldest {
-                range.end = range.end.min(segment.first_soon(|time| time < oldest));
+            if let Some((seconds, _)) = oldest {
+                range.end = range.end.min(segment.first_before(seconds));
             }
             if range.is_empty() {
                 return;
@@ -172,12 +199,13 @@ impl<'s> Selection<'s> {
             if range.len() <= NEAR {
                 let docs = range.filter(|doc| self.wants_doc(segment, *doc));
                 let docs = docs.map(|doc| LessonRef::doc(segment, doc));
-                found.extend(docs.filter(|lesson| self.is_behind(lesson)));
+                found.extend(docs.filter(|lesson| self.is_behind(lesson)).take(limit));
             } else {
                 let docs = self.docs(segment, range).map(|doc| LessonRef::doc(segment, doc));
                 found.extend(docs.filter(|lesson| self.is_behind(lesson)).take(limit));
             }
-            if found.len() > before {
+            // What one segment has is in order already.
+            if before > 0 && found.len() > before {
                 settle(&mut found);
             }
         };
@@ -191,8 +219,7 @@ impl<'s> Selection<'s> {
                 segments.into_iter().for_each(one_by_one);
             }
         }
-        let part: Box<dyn Iterator<Item = LessonRef<'s>>> = Box::new(found.into_iter());
-        Selected { sort: self.sort, parts: vec![part.peekable()] }
+        Selected::Found(found.into_iter())
     }
 
     fn sorted(&self, limit: usize) -> Selected<'s> {
@@ -208,8 +235,7 @@ impl<'s> Selection<'s> {
             found.truncate(limit);
         }
         found.sort_unstable_by(compare);
-        let part: Box<dyn Iterator<Item = LessonRef<'s>>> = Box::new(found.into_iter());
-        Selected { sort: self.sort, parts: vec![part.peekable()] }
+        Selected::Found(found.into_iter())
     }
 
     fn is_behind(&self, lesson: &LessonRef<'_>) -> bool {
@@ -254,58 +280,54 @@ impl<'s> Selection<'s> {
         segment: &'s Segment,
         range: Range<u32>,
     ) -> Box<dyn Iterator<Item = u32> + 's> {
-        let mut lists = Vec::new();
+        let mut asked = Vec::with_capacity(Field::ALL.len());
         for (field, values) in Field::ALL.into_iter().zip(&self.exact) {
             let Some(values) = values else { continue };
-            let column = segment.column(field);
-            let mut symbols: Vec<u32> = values.iter().filter_map(|v| column.symbol(v)).collect();
-            symbols.sort_unstable();
-            symbols.dedup();
-            let len: usize = symbols.iter().map(|symbol| column.list(*symbol).len()).sum();
-            if len == 0 {
-                return Box::new(std::iter::empty());
+            match Asked::of(segment.column(field), values) {
+                Some(field) => asked.push(field),
+                None => return Box::new(std::iter::empty()),
             }
-            lists.push((len, column, symbols));
         }
         let (needle, metadata) = (self.needle.clone(), self.metadata.clone());
         let (seq, min_times) = (self.state.seq, self.min_times);
-        lists.sort_by_key(|(len, ..)| *len);
-        if let Some(rows) = rows(&lists) {
-            let is_short = lists[0].0 <= segment.len() as usize / SHORT;
+        asked.sort_by_key(|field| field.len);
+        if let Some(rows) = rows(&asked) {
+            let is_short = asked[0].len <= segment.len() as usize / SHORT;
             let has_text = move |doc: &u32| {
                 needle.as_ref().is_none_or(|needle| has_text(segment, *doc, needle, is_short))
             };
             let keeps = keeps(segment, seq, min_times, metadata);
             return Box::new(Common::new(rows, range).filter(has_text).filter(keeps));
         }
-        let mut rest = lists.into_iter();
-        let Some((len, column, symbols)) = rest.next() else {
+        let mut others = asked.into_iter();
+        let Some(Asked { column, values, len, .. }) = others.next() else {
             let keeps = keeps(segment, seq, min_times, metadata);
             return match needle {
                 Some(needle) => Box::new(segment.messages().search(range, needle).filter(keeps)),
                 None => Box::new(range.filter(keeps)),
             };
         };
-        let others: Vec<_> = rest.map(|(_, column, symbols)| (column, symbols)).collect();
         let is_short = len <= segment.len() as usize / SHORT;
         let keeps = keeps(segment, seq, min_times, metadata);
         let is_selected = move |doc: &u32| {
-            others.iter().all(|(column, symbols)| match symbols[..] {
-                [symbol] => column.symbol_of(*doc) == symbol,
-                _ => symbols.binary_search(&column.symbol_of(*doc)).is_ok(),
-            }) && needle.as_ref().is_none_or(|needle| has_text(segment, *doc, needle, is_short))
+            others.as_slice().iter().all(|field| field.has(*doc))
+                && needle.as_ref().is_none_or(|needle| has_text(segment, *doc, needle, is_short))
         };
         let within = |list: &'s [u32]| {
             let from = list.partition_point(|doc| *doc < range.start);
             let to = list.partition_point(|doc| *doc < range.end);
             &list[from..to.max(from)]
         };
-        if let [symbol] = symbols[..] {
-            let docs = within(column.list(symbol)).iter().copied();
-            return Box::new(docs.filter(is_selected).filter(keeps));
+        match values {
+            Values::One(symbol) => {
+                let docs = within(column.list(symbol)).iter().copied();
+                Box::new(docs.filter(is_selected).filter(keeps))
+            }
+            Values::Many(symbols) => {
+                let lists = symbols.iter().map(|symbol| within(column.list(*symbol)));
+                Box::new(Union::of(lists).filter(is_selected).filter(keeps))
+            }
         }
-        let lists = symbols.iter().map(|symbol| within(column.list(*symbol)));
-        Box::new(Union::of(lists).filter(is_selected).filter(keeps))
     }
 
     fn has_range(&self) -> bool {
@@ -350,16 +372,65 @@ impl<'s> Selection<'s> {
     }
 }
 
-/// Returns the bits of two values or more that many lessons have each.
-fn rows<'s>(lists: &[(usize, &'s Column, Vec<u32>)]) -> Option<Vec<&'s [u64]>> {
-    if lists.len() < 2 {
+/// Is a field that is asked for, in one segment.
+struct Asked<'s> {
+    column: &'s Column,
+    values: Values,
+    /// A bit for each lesson with the value, if there is one and many have it.
+    bits: Option<&'s [u64]>,
+    /// How many lessons have one of the values.
+    len: usize,
+}
+
+/// Holds the numbers of values in a column; most often there is one.
+enum Values {
+    One(u32),
+    /// In order.
+    Many(Vec<u32>),
+}
+
+impl<'s> Asked<'s> {
+    /// Returns `None` if no lesson has one of the values.
+    fn of(column: &'s Column, values: &[String]) -> Option<Self> {
+        let mut symbols = values.iter().filter_map(|value| column.symbol(value));
+        let list_len = |symbol: u32| column.list(symbol).len();
+        let first = symbols.next()?;
+        let (values, bits, len) = match symbols.next() {
+            None => (Values::One(first), column.bits(first), list_len(first)),
+            Some(second) => {
+                let mut all: Vec<u32> = [first, second].into_iter().chain(symbols).collect();
+                all.sort_unstable();
+                all.dedup();
+                let len = all.iter().map(|symbol| list_len(*symbol)).sum();
+                (Values::Many(all), None, len)
+            }
+        };
+        (len > 0).then_some(Self { column, values, bits, len })
+    }
+
+    fn has(&self, doc: u32) -> bool {
+        // The bits are fewer bytes than the column, and stay in the cache.
+        if let Some(bits) = self.bits {
+            return bits[doc as usize / 64] >> (doc % 64) & 1 == 1;
+        }
+        let symbol = self.column.symbol_of(doc);
+        match &self.values {
+            Values::One(one) => *one == symbol,
+            Values::Many(all) => all.binary_search(&symbol).is_ok(),
+        }
+    }
+}
+
+/// Returns the bits of two fields or more of which each has some.
+fn rows<'s>(asked: &[Asked<'s>]) -> Option<Vec<&'s [u64]>> {
+    if asked.len() < 2 {
         return None;
     }
-    let row = |(_, column, symbols): &(usize, &'s Column, Vec<u32>)| match symbols[..] {
-        [symbol] => column.bits(symbol),
-        _ => None,
-    };
-    lists.iter().map(row).collect()
+    let mut rows = Vec::with_capacity(asked.len());
+    for field in asked {
+        rows.push(field.bits?);
+    }
+    Some(rows)
 }
 
 /// Returns the conditions that are checked last.

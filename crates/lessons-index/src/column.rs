@@ -1,7 +1,6 @@
 //! The values of one exact field: each text once, and the lessons with it.
 
 use std::collections::HashMap;
-use std::ops::Range;
 
 use crate::draft::narrow;
 use crate::hash::Hasher;
@@ -192,47 +191,5 @@ impl Column {
     /// Returns the texts with their lessons; a text may have none.
     pub(crate) fn lists(&self) -> impl Iterator<Item = (&str, &[u32])> {
         (0_u32..).zip(&self.symbols.texts).map(|(symbol, text)| (&**text, self.list(symbol)))
-    }
-}
-
-/// Walks over the lessons of a range that have a bit in each of some rows.
-pub(crate) struct Common<'s> {
-    rows: Vec<&'s [u64]>,
-    /// Where the range ends.
-    end: usize,
-    /// The word in hand, and the lessons of it that are left.
-    at: usize,
-    left: u64,
-}
-
-impl<'s> Common<'s> {
-    pub(crate) fn new(rows: Vec<&'s [u64]>, docs: Range<u32>) -> Self {
-        let (start, end) = (docs.start as usize, docs.end as usize);
-        let mut common = Self { rows, end, at: start / 64, left: 0 };
-        if start < end {
-            common.left = common.word() & u64::MAX << (start % 64);
-        }
-        common
-    }
-
-    fn word(&self) -> u64 {
-        self.rows.iter().fold(u64::MAX, |word, row| word & row[self.at])
-    }
-}
-
-impl Iterator for Common<'_> {
-    type Item = u32;
-
-    fn next(&mut self) -> Option<u32> {
-        while self.left == 0 {
-            self.at += 1;
-            if self.at * 64 >= self.end {
-                return None;
-            }
-            self.left = self.word();
-        }
-        let doc = self.at * 64 + self.left.trailing_zeros() as usize;
-        self.left &= self.left - 1;
-        (doc < self.end).then(|| narrow(doc))
     }
 }

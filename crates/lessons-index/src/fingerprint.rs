@@ -1,5 +1,6 @@
 use std::fmt;
 
+use crate::draft::narrow;
 use crate::lesson::Lesson;
 use crate::mask::mask_into;
 use crate::record::{Field, Record};
@@ -70,16 +71,26 @@ pub(crate) struct Failures {
     newest: Table,
     /// The next older lesson with the same fingerprint, or the lesson itself.
     older: Box<[u32]>,
+    /// The fingerprints of all lessons, of a segment so small that it will be merged soon; else
+    /// empty.
+    kinds: Box<[Fingerprint]>,
 }
+
+/// Fingerprints of so many lessons are kept: a MiB.
+const KEPT: usize = 64 << 10;
 
 impl Failures {
     pub(crate) fn of(segment: &Segment) -> Self {
-        let kinds: Vec<Fingerprint> =
-            (0..segment.len()).map(|doc| Fingerprint::of_record(&segment.record(doc))).collect();
+        Self::of_kinds((0..segment.len()).map(|doc| Fingerprint::of_record(&segment.record(doc))))
+    }
+
+    /// Takes the fingerprints of all lessons in order.
+    pub(crate) fn of_kinds(kinds: impl Iterator<Item = Fingerprint>) -> Self {
+        let kinds: Vec<Fingerprint> = kinds.collect();
         let mut all = Table::with_capacity(kinds.len());
-        let mut older: Box<[u32]> = (0..segment.len()).collect();
+        let mut older: Box<[u32]> = (0..narrow(kinds.len())).collect();
         let mut is_newest = vec![true; kinds.len()];
-        for doc in (0..segment.len()).rev() {
+        for doc in (0..narrow(kinds.len())).rev() {
             let kind = kinds[doc as usize];
             if let Some(before) = all.put(kind.hash(), doc, |old| kinds[old as usize] == kind) {
                 older[doc as usize] = before;
@@ -92,7 +103,13 @@ impl Failures {
         for (doc, _) in heads() {
             newest.put(kinds[doc as usize].hash(), doc, |_| false);
         }
-        Self { newest, older }
+        let kinds = if kinds.len() <= KEPT { kinds.into() } else { Box::default() };
+        Self { newest, older, kinds }
+    }
+
+    /// Returns the fingerprint of a lesson, if that is kept.
+    pub(crate) fn kind(&self, doc: u32) -> Option<Fingerprint> {
+        self.kinds.get(doc as usize).copied()
     }
 
     /// Returns the lessons with a fingerprint, newest first.
@@ -101,7 +118,7 @@ impl Failures {
         segment: &Segment,
         kind: Fingerprint,
     ) -> impl Iterator<Item = u32> {
-        let is_it = |doc| Fingerprint::of_record(&segment.record(doc)) == kind;
+        let is_it = |doc| segment.kind(doc) == kind;
         let newest = self.newest.find(kind.hash(), is_it);
         std::iter::successors(newest, |doc| {
             let older = self.older[*doc as usize];

@@ -91,6 +91,7 @@ mod bulk;
 mod check;
 mod classify;
 mod column;
+mod common;
 mod compact;
 mod cursor;
 mod deaths;
@@ -149,6 +150,7 @@ mod terms;
 mod text;
 mod verify;
 mod view;
+mod walk;
 mod watch;
 mod writer;
 

@@ -17,6 +17,7 @@ use crate::state::State;
 use crate::tail::Slot;
 use crate::terms::{MAX_LEN, Terms, for_each_word, part_words, ranked_text};
 use crate::view::LessonRef;
+use crate::walk::Walk;
 
 /// The constants of BM25.
 const K1: f64 = 1.2;
@@ -418,7 +419,7 @@ fn whole_weights(weights: &[f64]) -> (f64, Vec<u32>) {
 
 fn selected<'s>(segment: &'s Segment, selection: &Selection<'s>) -> Vec<u64> {
     let range = selection.time_range(segment);
-    bitmap(segment, selection.docs(segment, range))
+    bitmap(segment, Walk::new(selection, segment, range))
 }
 
 fn bitmap(segment: &Segment, docs: impl Iterator<Item = u32>) -> Vec<u64> {

@@ -11,7 +11,7 @@ use crate::column::Column;
 use crate::deaths::Deaths;
 use crate::draft::{Chunk, Entry, Place, Spot, Texts, Votes};
 use crate::fast::Fast;
-use crate::fingerprint::Failures;
+use crate::fingerprint::{Failures, Fingerprint};
 use crate::fold;
 use crate::messages::Messages;
 use crate::numbers::{Numbers, Seconds};
@@ -277,6 +277,12 @@ impl Segment {
 
     pub(crate) fn failures(&self) -> &Failures {
         self.failures.get_or_init(|| Failures::of(self))
+    }
+
+    /// Returns the fingerprint of a lesson. Decodes the line, if it is not kept.
+    pub(crate) fn kind(&self, doc: u32) -> Fingerprint {
+        let kept = self.failures.get().and_then(|failures| failures.kind(doc));
+        kept.unwrap_or_else(|| Fingerprint::of_record(&self.record(doc)))
     }
 
     /// Builds what the cells hold, for queries to come.

@@ -1,7 +1,6 @@
 //! How a query finds its lessons.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, binary_heap::PeekMut};
 use std::iter::Peekable;
 use std::ops::{Bound, Range};
 use std::sync::Arc;
@@ -10,9 +9,7 @@ use std::vec;
 use memchr::memmem::Finder;
 use serde_json::Value;
 
-use crate::column::{Column, Common};
 use crate::cursor::Cursor;
-use crate::fold;
 use crate::marks::Wanted;
 use crate::order::Sort;
 use crate::record::Field;
@@ -20,12 +17,9 @@ use crate::segment::Segment;
 use crate::stamp;
 use crate::state::State;
 use crate::view::LessonRef;
+use crate::walk::{Walk, has_metadata, has_text};
 
 type Parts = (i64, i32);
-
-/// Lists that are shorter than this part of a segment are looked through message by message,
-/// rather than have all messages folded for one query.
-const SHORT: usize = 16;
 
 /// Of a range with so few lessons each is looked at, rather than the lists of what is wanted.
 const NEAR: usize = 12;
@@ -113,7 +107,7 @@ impl<'s> Selection<'s> {
         match self.sort {
             Sort::Recent if limit <= FEW => self.newest(limit),
             Sort::Recent => {
-                self.merged(|segment| Box::new(self.docs(segment, self.range(segment))))
+                self.merged(|segment| Box::new(Walk::new(self, segment, self.range(segment))))
             }
             Sort::Frequent if self.is_unconditional() => {
                 let state = self.state;
@@ -132,7 +126,7 @@ impl<'s> Selection<'s> {
         }
         let in_segments = self.state.segments.iter().map(|segment| {
             let range = self.time_range(segment);
-            self.docs(segment, range).count()
+            Walk::new(self, segment, range).count()
         });
         in_segments.sum::<usize>() + self.slots().count()
     }
@@ -180,20 +174,21 @@ impl<'s> Selection<'s> {
             found.sort_unstable_by(|a, b| self.sort.compare(a, b));
             found.truncate(limit);
         };
-        found.extend(self.slots().filter(|lesson| self.is_behind(lesson)));
+        self.slots().filter(|lesson| self.is_behind(lesson)).for_each(|lesson| found.push(lesson));
         settle(&mut found);
-        let state = self.state;
-        let mut one_by_one = |segment: &'s Segment| {
+        let newest = |segment: &'s Arc<Segment>| (segment.time_parts(0), &**segment);
+        let mut segments: Vec<(Parts, &'s Segment)> =
+            self.state.segments.iter().map(newest).collect();
+        // Of those with the same the largest stays first.
+        segments.sort_by_key(|(newest, _)| Reverse(*newest));
+        for (newest, segment) in segments {
             let oldest = found.get(limit - 1).map(LessonRef::time_parts);
-            if oldest.is_some_and(|oldest| segment.time_parts(0) < oldest) {
-                return;
+            if oldest.is_some_and(|oldest| newest < oldest) {
+                break;
             }
             let mut range = self.range(segment);
             if let Some((seconds, _)) = oldest {
                 range.end = range.end.min(segment.first_before(seconds));
-            }
-            if range.is_empty() {
-                return;
             }
             let before = found.len();
             if range.len() <= NEAR {
@@ -201,22 +196,13 @@ impl<'s> Selection<'s> {
                 let docs = docs.map(|doc| LessonRef::doc(segment, doc));
                 found.extend(docs.filter(|lesson| self.is_behind(lesson)).take(limit));
             } else {
-                let docs = self.docs(segment, range).map(|doc| LessonRef::doc(segment, doc));
+                let docs = Walk::new(self, segment, range);
+                let docs = docs.map(|doc| LessonRef::doc(segment, doc));
                 found.extend(docs.filter(|lesson| self.is_behind(lesson)).take(limit));
             }
             // What one segment has is in order already.
             if before > 0 && found.len() > before {
                 settle(&mut found);
-            }
-        };
-        match &state.segments[..] {
-            [] => {}
-            [segment] => one_by_one(segment),
-            segments => {
-                let mut segments: Vec<&'s Segment> = segments.iter().map(|s| &**s).collect();
-                // Of those with the same the largest stays first.
-                segments.sort_by_key(|segment| Reverse(segment.time_parts(0)));
-                segments.into_iter().for_each(one_by_one);
             }
         }
         Selected::Found(found.into_iter())
@@ -226,7 +212,7 @@ impl<'s> Selection<'s> {
         let compare = |a: &LessonRef<'_>, b: &LessonRef<'_>| self.sort.compare(a, b);
         let mut found: Vec<LessonRef<'s>> = self.slots().collect();
         for segment in self.state.segments.iter() {
-            let docs = self.docs(segment, self.time_range(segment));
+            let docs = Walk::new(self, segment, self.time_range(segment));
             found.extend(docs.map(|doc| LessonRef::doc(segment, doc)));
         }
         found.retain(|lesson| self.is_behind(lesson));
@@ -274,62 +260,6 @@ impl<'s> Selection<'s> {
             && (self.min_times == 0 || lesson.times_seen() >= self.min_times)
     }
 
-    /// Returns the selected lessons of a segment among those of a range, newest first.
-    pub(crate) fn docs(
-        &self,
-        segment: &'s Segment,
-        range: Range<u32>,
-    ) -> Box<dyn Iterator<Item = u32> + 's> {
-        let mut asked = Vec::with_capacity(Field::ALL.len());
-        for (field, values) in Field::ALL.into_iter().zip(&self.exact) {
-            let Some(values) = values else { continue };
-            match Asked::of(segment.column(field), values) {
-                Some(field) => asked.push(field),
-                None => return Box::new(std::iter::empty()),
-            }
-        }
-        let (needle, metadata) = (self.needle.clone(), self.metadata.clone());
-        let (seq, min_times) = (self.state.seq, self.min_times);
-        asked.sort_by_key(|field| field.len);
-        if let Some(rows) = rows(&asked) {
-            let is_short = asked[0].len <= segment.len() as usize / SHORT;
-            let has_text = move |doc: &u32| {
-                needle.as_ref().is_none_or(|needle| has_text(segment, *doc, needle, is_short))
-            };
-            let keeps = keeps(segment, seq, min_times, metadata);
-            return Box::new(Common::new(rows, range).filter(has_text).filter(keeps));
-        }
-        let mut others = asked.into_iter();
-        let Some(Asked { column, values, len, .. }) = others.next() else {
-            let keeps = keeps(segment, seq, min_times, metadata);
-            return match needle {
-                Some(needle) => Box::new(segment.messages().search(range, needle).filter(keeps)),
-                None => Box::new(range.filter(keeps)),
-            };
-        };
-        let is_short = len <= segment.len() as usize / SHORT;
-        let keeps = keeps(segment, seq, min_times, metadata);
-        let is_selected = move |doc: &u32| {
-            others.as_slice().iter().all(|field| field.has(*doc))
-                && needle.as_ref().is_none_or(|needle| has_text(segment, *doc, needle, is_short))
-        };
-        let within = |list: &'s [u32]| {
-            let from = list.partition_point(|doc| *doc < range.start);
-            let to = list.partition_point(|doc| *doc < range.end);
-            &list[from..to.max(from)]
-        };
-        match values {
-            Values::One(symbol) => {
-                let docs = within(column.list(symbol)).iter().copied();
-                Box::new(docs.filter(is_selected).filter(keeps))
-            }
-            Values::Many(symbols) => {
-                let lists = symbols.iter().map(|symbol| within(column.list(*symbol)));
-                Box::new(Union::of(lists).filter(is_selected).filter(keeps))
-            }
-        }
-    }
-
     fn has_range(&self) -> bool {
         (self.since, self.until) != (Bound::Unbounded, Bound::Unbounded)
     }
@@ -369,123 +299,6 @@ impl<'s> Selection<'s> {
             Bound::Excluded(since) => time <= since,
             Bound::Unbounded => false,
         }
-    }
-}
-
-/// Is a field that is asked for, in one segment.
-struct Asked<'s> {
-    column: &'s Column,
-    values: Values,
-    /// A bit for each lesson with the value, if there is one and many have it.
-    bits: Option<&'s [u64]>,
-    /// How many lessons have one of the values.
-    len: usize,
-}
-
-/// Holds the numbers of values in a column; most often there is one.
-enum Values {
-    One(u32),
-    /// In order.
-    Many(Vec<u32>),
-}
-
-impl<'s> Asked<'s> {
-    /// Returns `None` if no lesson has one of the values.
-    fn of(column: &'s Column, values: &[String]) -> Option<Self> {
-        let mut symbols = values.iter().filter_map(|value| column.symbol(value));
-        let list_len = |symbol: u32| column.list(symbol).len();
-        let first = symbols.next()?;
-        let (values, bits, len) = match symbols.next() {
-            None => (Values::One(first), column.bits(first), list_len(first)),
-            Some(second) => {
-                let mut all: Vec<u32> = [first, second].into_iter().chain(symbols).collect();
-                all.sort_unstable();
-                all.dedup();
-                let len = all.iter().map(|symbol| list_len(*symbol)).sum();
-                (Values::Many(all), None, len)
-            }
-        };
-        (len > 0).then_some(Self { column, values, bits, len })
-    }
-
-    fn has(&self, doc: u32) -> bool {
-        // The bits are fewer bytes than the column, and stay in the cache.
-        if let Some(bits) = self.bits {
-            return bits[doc as usize / 64] >> (doc % 64) & 1 == 1;
-        }
-        let symbol = self.column.symbol_of(doc);
-        match &self.values {
-            Values::One(one) => *one == symbol,
-            Values::Many(all) => all.binary_search(&symbol).is_ok(),
-        }
-    }
-}
-
-/// Returns the bits of two fields or more of which each has some.
-fn rows<'s>(asked: &[Asked<'s>]) -> Option<Vec<&'s [u64]>> {
-    if asked.len() < 2 {
-        return None;
-    }
-    let mut rows = Vec::with_capacity(asked.len());
-    for field in asked {
-        rows.push(field.bits?);
-    }
-    Some(rows)
-}
-
-/// Returns the conditions that are checked last.
-fn keeps(
-    segment: &Segment,
-    seq: u64,
-    min_times: u64,
-    metadata: Vec<(String, Value)>,
-) -> impl Fn(&u32) -> bool {
-    let is_whole = segment.is_whole();
-    move |doc| {
-        (is_whole || segment.is_visible(*doc, seq))
-            && (min_times == 0 || segment.times(*doc) >= min_times)
-            && has_metadata(&metadata, &LessonRef::doc(segment, *doc))
-    }
-}
-
-fn has_metadata(wanted: &[(String, Value)], lesson: &LessonRef<'_>) -> bool {
-    if wanted.is_empty() {
-        return true;
-    }
-    let metadata = lesson.to_lesson().metadata();
-    wanted.iter().all(|(key, value)| metadata.get(key) == Some(value))
-}
-
-fn has_text(segment: &Segment, doc: u32, needle: &Finder<'_>, is_short: bool) -> bool {
-    if is_short && segment.messages.get().is_none() {
-        return needle.find(&fold::fold(&segment.message(doc))).is_some();
-    }
-    segment.messages().contains(doc, needle)
-}
-
-/// Merges lists that have no lesson in common.
-struct Union<'s> {
-    /// What is left of each, by its first lesson.
-    lists: BinaryHeap<Reverse<&'s [u32]>>,
-}
-
-impl<'s> Union<'s> {
-    fn of(lists: impl Iterator<Item = &'s [u32]>) -> Self {
-        Self { lists: lists.filter(|list| !list.is_empty()).map(Reverse).collect() }
-    }
-}
-
-impl Iterator for Union<'_> {
-    type Item = u32;
-
-    fn next(&mut self) -> Option<u32> {
-        let mut first = self.lists.peek_mut()?;
-        let (doc, rest) = first.0.split_first()?;
-        first.0 = rest;
-        if rest.is_empty() {
-            PeekMut::pop(first);
-        }
-        Some(*doc)
     }
 }
 

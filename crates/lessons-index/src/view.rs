@@ -135,10 +135,11 @@ impl<'s> LessonRef<'s> {
         }
     }
 
-    /// Returns the fingerprint of the failure. Decodes the line.
+    /// Returns the fingerprint of the failure. Decodes the line, if the lesson was not added just
+    /// now.
     pub fn fingerprint(&self) -> Fingerprint {
         match self.0 {
-            Inner::Doc(segment, doc) => Fingerprint::of_record(&segment.record(doc)),
+            Inner::Doc(segment, doc) => segment.kind(doc),
             Inner::Slot(slot) => slot.kind(),
         }
     }

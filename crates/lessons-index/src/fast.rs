@@ -116,7 +116,10 @@ fn value(scan: &mut Scan<'_>, plain: &mut Plain<'_>, key: Key) -> Option<()> {
             scan.skip_number()?;
             let count = &scan.text[start..scan.at];
             match key {
-                Key::TimesSeen => plain.times_seen = count.parse().ok()?,
+                Key::TimesSeen => {
+                    plain.times_seen = count.parse().ok()?;
+                    plain.has_times_seen = true;
+                }
                 Key::Helpful => plain.helpful = count.parse().ok()?,
                 Key::Harmful => plain.harmful = count.parse().ok()?,
                 Key::Scope | Key::DeletedAt => {}

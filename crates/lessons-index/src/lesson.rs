@@ -3,6 +3,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value};
 
 use crate::error::InvalidLesson;
+use crate::fast::Fast;
 use crate::fault::LineError;
 use crate::members::{self, Members};
 use crate::parse::Parser;
@@ -192,15 +193,34 @@ impl Lesson {
         if self.id.is_empty() {
             return Err(InvalidLesson::EmptyId);
         }
-        let line = self.to_line();
+        let changed = (!self.is_as_read()).then(|| self.to_line());
+        let line = changed.as_deref().unwrap_or(&self.raw);
         if line.len() > max_line_bytes {
             let (id, bytes) = (self.id, line.len());
             return Err(InvalidLesson::TooLong { id, bytes, max: max_line_bytes });
         }
-        if *self.raw == *line {
-            return Ok(self);
-        }
+        let Some(line) = changed.filter(|line| **line != *self.raw) else { return Ok(self) };
         Self::parse_line(&line).map_err(|source| InvalidLesson::Unreadable { id: self.id, source })
+    }
+
+    /// Returns whether the line is plain and says just what the fields do, so that it can be stored
+    /// as it is.
+    fn is_as_read(&self) -> bool {
+        let mut fast = Fast::default();
+        let Some(plain) = fast.parse(&self.raw) else { return false };
+        let record = plain.record();
+        let texts = self.texts().map(|(_, text)| text);
+        let [id, task_type, activity_type, failure_type, message, resolution, pattern, scope] =
+            texts;
+        plain.has_times_seen
+            && [task_type, activity_type, failure_type, pattern]
+                == record.exact.each_ref().map(|t| &**t)
+            && [id, message, resolution, scope]
+                == [&*record.id, &record.failure_msg, &record.resolution, &record.scope]
+            && (self.times_seen, self.helpful, self.harmful)
+                == (record.times_seen, record.helpful, record.harmful)
+            && (self.last_seen, self.first_seen) == (record.last_seen, record.first_seen)
+            && memchr::memchr2(b'\n', b'\r', self.raw.as_bytes()).is_none()
     }
 
     fn texts(&self) -> [(&'static str, &str); 8] {
@@ -373,5 +393,52 @@ impl LessonBuilder {
         let mut lesson = self.lesson;
         lesson.set_raw(&Members(Vec::new()).with(&changes));
         lesson.stored(usize::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_stored_as_it_is_exactly_if_it_would_be_written_so() {
+        const TIME: &str =
+            r#""last_seen":"2026-01-31T09:30:00Z","first_seen":"2026-01-31T09:30:00Z""#;
+        for line in [
+            r#"{"id":"a","times_seen":1}"#,
+            r#"{"id":"a"}"#,
+            r#"{"id":"a","times_seen":null}"#,
+            r#"{"id":"a","times_seen":2,"times_seen":null}"#,
+            r#"{"id":"a","x":{"times_seen":1}}"#,
+            "{\"id\":\"a\",\n\"times_seen\":1}",
+            "{\"id\":\"a\",\r\"times_seen\":1}",
+            r#"{"id":"a\u00e9\n","times_seen":3,"failure_msg":"\"","helpful":2,"scope":7}"#,
+            r#"{"id":"a","id":"b","times_seen":3,"deleted_at":"now","metadata":{"k":1}}"#,
+            &format!(r#"{{"id":"a","times_seen":5,"task_type":"t",{TIME}}}"#),
+        ] {
+            let lesson = Lesson::parse_line(line).unwrap();
+            assert_eq!(lesson.is_as_read(), lesson.to_line() == line, "{line}");
+            let changes: [fn(&mut Lesson); 13] = [
+                |l| l.id.push('!'),
+                |l| l.task_type.push('!'),
+                |l| l.activity_type.push('!'),
+                |l| l.failure_type.push('!'),
+                |l| l.failure_msg.push('!'),
+                |l| l.resolution.push('!'),
+                |l| l.pattern.push('!'),
+                |l| l.scope.push('!'),
+                |l| l.times_seen += 1,
+                |l| l.helpful += 1,
+                |l| l.harmful += 1,
+                |l| l.last_seen = Some(Timestamp::UNIX_EPOCH),
+                |l| l.first_seen = Some(Timestamp::UNIX_EPOCH),
+            ];
+            for change in changes {
+                let mut lesson = lesson.clone();
+                change(&mut lesson);
+                assert!(!lesson.is_as_read(), "{line}");
+                assert_ne!(lesson.stored(999).unwrap().raw(), line);
+            }
+        }
     }
 }

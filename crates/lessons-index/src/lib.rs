@@ -121,6 +121,7 @@ mod merge;
 mod messages;
 mod numbers;
 mod op;
+mod opened;
 mod options;
 mod order;
 mod parse;

@@ -9,6 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::error::WriteError;
+use crate::opened::{Identity, Opened};
 
 /// The first pause between two looks at a lock that somebody else holds; each is twice the one
 /// before.
@@ -20,12 +21,12 @@ const LAST_PAUSE: Duration = Duration::from_millis(2);
 /// Keeps the lock file open from one time that it is locked to the next.
 #[derive(Debug, Default)]
 pub(crate) struct Sidecar {
-    open: Option<Arc<File>>,
+    open: Option<Arc<Opened>>,
 }
 
 /// Holds the lock until it is dropped; the operating system frees it when the process dies.
 #[derive(Debug)]
-pub(crate) struct SidecarLock(Arc<File>);
+pub(crate) struct SidecarLock(Arc<Opened>);
 
 impl Drop for SidecarLock {
     fn drop(&mut self) {
@@ -37,10 +38,7 @@ impl Drop for SidecarLock {
 impl SidecarLock {
     /// Returns whether the lock is on the file under a name still, which is where others look for it.
     pub(crate) fn is_at(&self, path: &Path) -> bool {
-        match (fs::metadata(path), self.0.metadata()) {
-            (Ok(there), Ok(held)) => is_same(&there, &held),
-            _ => false,
-        }
+        fs::metadata(path).is_ok_and(|there| self.0.is(&there))
     }
 }
 
@@ -69,11 +67,11 @@ impl Sidecar {
         loop {
             let file = match self.open.take() {
                 Some(file) => file,
-                None => Arc::new(open(path)?),
+                None => Arc::new(Opened::new(open(path)?)?),
             };
             let mut lock = try_lock(&file)?;
             match fs::metadata(path) {
-                Ok(now) if is_same(&now, &file.metadata()?) => {
+                Ok(now) if file.is(&now) => {
                     self.open = Some(file);
                     if let Some(lock) = lock.take() {
                         return Ok(lock);
@@ -109,7 +107,7 @@ impl From<io::Error> for NoLock {
     }
 }
 
-fn try_lock(file: &Arc<File>) -> io::Result<Option<SidecarLock>> {
+fn try_lock(file: &Arc<Opened>) -> io::Result<Option<SidecarLock>> {
     match file.try_lock() {
         Ok(()) => Ok(Some(SidecarLock(Arc::clone(file)))),
         Err(TryLockError::WouldBlock) => Ok(None),
@@ -139,7 +137,7 @@ fn holder(path: &Path) -> Option<u32> {
         let inode = place.rsplit(':').next()?;
         let process = process.parse().ok().filter(|_| inode.parse() == Ok(file.ino()))?;
         let mut open = fs::read_dir(format!("/proc/{process}/fd")).ok()?.flatten();
-        let is_it = |open: Metadata| is_same(&open, &file);
+        let is_it = |open: Metadata| Identity::of(&open) == Identity::of(&file);
         open.any(|open| fs::metadata(open.path()).is_ok_and(is_it)).then_some(process)
     })
 }
@@ -152,9 +150,4 @@ fn open(path: &Path) -> io::Result<File> {
         }
         opened => opened,
     }
-}
-
-/// Returns whether both are of one file.
-pub(crate) fn is_same(a: &Metadata, b: &Metadata) -> bool {
-    (a.dev(), a.ino()) == (b.dev(), b.ino())
 }

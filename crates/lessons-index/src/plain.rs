@@ -20,6 +20,8 @@ pub(crate) struct Plain<'a> {
     /// A bit for each text that has escapes.
     escaped: u8,
     pub(crate) times_seen: u64,
+    /// Whether the line says so.
+    pub(crate) has_times_seen: bool,
     pub(crate) last_seen: Parts,
     pub(crate) first_seen: Parts,
     pub(crate) helpful: u64,
@@ -41,6 +43,7 @@ impl<'a> Plain<'a> {
             spans: Default::default(),
             escaped: 0,
             times_seen: 1,
+            has_times_seen: false,
             last_seen: stamp::NONE,
             first_seen: stamp::NONE,
             helpful: 0,

@@ -1,8 +1,9 @@
 //! What a file was when it was read, and whether it still is.
 
-use std::fs::{File, Metadata};
+use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Bytes before the place of reading that are compared before it is trusted.
@@ -27,6 +28,12 @@ impl Look {
     pub(crate) fn of(file: &File) -> io::Result<Self> {
         let at = SystemTime::now();
         Ok(Self { metadata: file.metadata()?, at })
+    }
+
+    /// Looks at whatever file stands under a name.
+    pub(crate) fn at(path: &Path) -> io::Result<Self> {
+        let at = SystemTime::now();
+        Ok(Self { metadata: fs::metadata(path)?, at })
     }
 
     pub(crate) fn len(&self) -> u64 {

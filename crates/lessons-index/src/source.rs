@@ -13,7 +13,8 @@ use crate::draft::Draft;
 use crate::error::{OpenError, WriteError};
 use crate::intake::Intake;
 use crate::lesson::Lesson;
-use crate::lock::{self, Sidecar, SidecarLock};
+use crate::lock::{Sidecar, SidecarLock};
+use crate::opened::Opened;
 use crate::options::{Fsync, Options};
 use crate::path::{open_regular, refuse_other_kinds, target_of};
 use crate::report::Summary;
@@ -37,7 +38,7 @@ pub(crate) struct Source {
     pending: Pending,
     sidecar: Sidecar,
     /// The file as it was opened to append last.
-    file: Option<Arc<File>>,
+    file: Option<Arc<Opened>>,
     /// Whether a power failure cannot take that file out of its folder any more.
     is_entry_synced: bool,
 }
@@ -54,7 +55,7 @@ pub(crate) struct Pending {
 
 /// Is the file with its lock, read to its end.
 pub(crate) struct Locked {
-    file: Arc<File>,
+    file: Arc<Opened>,
     /// Where symbolic links lead to.
     target: PathBuf,
     held: SidecarLock,
@@ -145,24 +146,20 @@ impl Source {
     }
 
     /// Opens the file to append, if it is not open.
-    fn open(&mut self) -> Result<(Arc<File>, Look), WriteError> {
+    fn open(&mut self) -> Result<(Arc<Opened>, Look), WriteError> {
         let failed = |source| WriteError::Open { path: self.path.clone(), source };
-        let there = fs::metadata(&self.path);
-        if let (Ok(there), Some(file)) = (&there, &self.file) {
-            let look = Look::of(file).map_err(failed)?;
-            if lock::is_same(there, &look.metadata) {
-                return Ok((Arc::clone(file), look));
+        if let Ok(there) = Look::at(&self.path) {
+            if let Some(file) = self.file.as_ref().filter(|file| file.is(&there.metadata)) {
+                return Ok((Arc::clone(file), there));
             }
-        }
-        // A pipe would take the lessons and keep none.
-        if let Ok(there) = &there {
-            refuse_other_kinds(&self.path, there.file_type())?;
+            // A pipe would take the lessons and keep none.
+            refuse_other_kinds(&self.path, there.metadata.file_type())?;
         }
         let file = OpenOptions::new().read(true).append(true).create(true).open(&self.path);
         let file = file.map_err(failed)?;
         let look = Look::of(&file).map_err(failed)?;
         refuse_other_kinds(&self.path, look.metadata.file_type())?;
-        let file = Arc::new(file);
+        let file = Arc::new(Opened::new(file).map_err(failed)?);
         self.file = Some(Arc::clone(&file));
         // Whoever created it, or put it in place, may have been killed right behind that.
         self.is_entry_synced = false;
@@ -181,7 +178,7 @@ impl Source {
         locked: &Locked,
         lessons: &[Arc<Lesson>],
     ) -> Result<bool, WriteError> {
-        let file = &*locked.file;
+        let file: &File = &locked.file;
         let mut bytes = Vec::with_capacity(lessons.iter().map(|l| l.raw().len() + 1).sum());
         // A last line without an end, whole or torn, must not be glued to ours.
         if self.intake.is_inside_line() && !lessons.is_empty() {
@@ -208,12 +205,10 @@ impl Source {
                 Err(undo) => WriteError::Torn { path, source, undo },
             });
         }
-        let unread = |source| OpenError::Read { path: self.path.clone(), source };
-        let now = Look::of(file).map_err(|error| WriteError::Unread(unread(error)))?;
-        if self.is_gone(&now) {
+        let Some(now) = self.look_again(&locked.file).map_err(WriteError::Unread)? else {
             self.distrust();
             return Ok(false);
-        }
+        };
         self.take_in(file, &now, start, &bytes).map_err(WriteError::Unread)?;
         Ok(true)
     }
@@ -224,12 +219,17 @@ impl Source {
         WriteError::Replaced { path: self.path.clone(), source: source.map(Box::new) }
     }
 
-    /// Returns whether another file stands under the name, or none. The one that was written may have
+    /// Returns `None` if another file stands under the name, or none. The one that was written may have
     /// another name by now: programs that keep a backup rename it, and put a new one in its place.
-    fn is_gone(&self, look: &Look) -> bool {
-        match fs::metadata(&self.path) {
-            Ok(there) => !lock::is_same(&there, &look.metadata),
-            Err(error) => error.kind() == io::ErrorKind::NotFound,
+    fn look_again(&self, file: &Opened) -> Result<Option<Look>, OpenError> {
+        match Look::at(&self.path) {
+            Ok(there) => Ok(file.is(&there.metadata).then_some(there)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            // It cannot be said, so it is the same.
+            Err(_) => {
+                let failed = |source| OpenError::Read { path: self.path.clone(), source };
+                Look::of(file).map(Some).map_err(failed)
+            }
         }
     }
 

@@ -1,22 +1,19 @@
 //! A whole file to drafts, in parts that are parsed side by side.
 
-use std::io::{self, Read};
-use std::sync::mpsc;
+use std::fs::File;
+use std::io;
 use std::sync::{Mutex, PoisonError};
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 
 use crate::draft::{Chunk, Draft, Entry, Place, narrow};
 use crate::fault::Fault;
 use crate::intake::{Intake, Lines};
-use crate::memory::Memory;
 use crate::options::{Mode, Options};
+use crate::reader::{Raw, Reader, Reading};
 use crate::report::Tally;
 use crate::scan::Line;
 
-/// Bytes of a part, if its lines are not longer. Whole huge pages.
-const PART_BYTES: usize = 8 << 20;
-
-/// Bytes that are looked at more than once before the next are.
+/// Bytes that are read, and looked at more than once, before the next are.
 const BLOCK_BYTES: usize = 128 << 10;
 
 /// Smaller files are not worth a thread.
@@ -39,140 +36,106 @@ pub(crate) struct Loaded {
 
 /// Is a part of a file, parsed.
 struct Part {
+    /// Its number in the order of the file.
+    at: usize,
     draft: Draft,
     lines: Lines,
     number: u64,
     bytes: u64,
 }
 
-/// Reads and parses all whole lines of a file that is at its start. `on_bytes` is handed what is
-/// parsed, in order.
+/// Reads and parses all whole lines of a file. `on_bytes` is handed what is parsed, in order.
 pub(crate) fn load(
-    mut file: impl Read,
+    file: &File,
     len: u64,
     options: &Options,
-    mut on_bytes: impl FnMut(&[u8]),
+    on_bytes: impl FnMut(&[u8]),
 ) -> io::Result<Result<Loaded, Fault>> {
-    let threads = thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
-    if len < THREADS_FROM_BYTES || threads == 1 {
-        let mut parts = Vec::new();
-        let rest = read(&mut file, len, options, |part| {
-            on_bytes(&part);
-            parts.push(parse(part, options));
-        })?;
-        return Ok(join(parts, rest, options));
+    let mut read = read_parts(file, len, options, Reading::InPieces)?;
+    if read.is_none() {
+        read = read_parts(file, len, options, Reading::InOrder)?;
     }
-    let (sender, receiver) = mpsc::channel::<(usize, Memory)>();
-    let receiver = Mutex::new(receiver);
-    let next = || receiver.lock().unwrap_or_else(PoisonError::into_inner).recv().ok();
+    let (parts, rest) = read.expect("a file that is read in order is as long as it is");
+    Ok(join(parts, rest, options, on_bytes))
+}
+
+/// Returns the parts of a file and what is behind the last of them, or `None` if the file became
+/// shorter while it was read in pieces.
+fn read_parts(
+    file: &File,
+    len: u64,
+    options: &Options,
+    reading: Reading,
+) -> io::Result<Option<(Vec<Part>, Vec<u8>)>> {
+    let reader = Mutex::new(Reader::new(file, len, options, reading));
     let work = || {
-        std::iter::from_fn(next).map(|(at, part)| (at, parse(part, options))).collect::<Vec<_>>()
+        let mut parts = Vec::new();
+        let next = || reader.lock().unwrap_or_else(PoisonError::into_inner).next_part();
+        let parsed = loop {
+            match next() {
+                Ok(None) => break Ok(Some(parts)),
+                Ok(Some(raw)) => match parse(raw, file, options) {
+                    Ok(Some(part)) => parts.push(part),
+                    Ok(None) => break Ok(None),
+                    Err(error) => break Err(error),
+                },
+                Err(error) => break Err(error),
+            }
+        };
+        if !matches!(parsed, Ok(Some(_))) {
+            // What the others would read is of no use any more.
+            reader.lock().unwrap_or_else(PoisonError::into_inner).is_done = true;
+        }
+        parsed
     };
-    thread::scope(|scope| {
+    let threads = match len {
+        ..THREADS_FROM_BYTES => 1,
+        _ => thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS),
+    };
+    let read = thread::scope(|scope| {
         // Where there can be no more threads, this one does what they leave.
         let spawn = |_| thread::Builder::new().spawn_scoped(scope, work).ok();
-        let workers: Vec<_> = (0..threads).map_while(spawn).collect();
-        let mut sent = 0;
-        let rest = read(&mut file, len, options, |part| {
-            on_bytes(&part);
-            // The receiver lives as long as this scope.
-            if sender.send((sent, part)).is_ok() {
-                sent += 1;
-            }
-        });
-        drop(sender);
-        let mut parts = if workers.is_empty() { work() } else { Vec::with_capacity(sent) };
-        for worker in workers {
-            match worker.join() {
-                Ok(parsed) => parts.extend(parsed),
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
-        }
-        parts.sort_by_key(|(at, _)| *at);
-        Ok(join(parts.into_iter().map(|(_, part)| part).collect(), rest?, options))
-    })
+        let others: Vec<_> = (1..threads).map_while(spawn).collect();
+        let ours = work();
+        let join = |other: ScopedJoinHandle<'_, _>| match other.join() {
+            Ok(parsed) => parsed,
+            Err(panic) => std::panic::resume_unwind(panic),
+        };
+        std::iter::once(ours).chain(others.into_iter().map(join)).collect::<io::Result<Vec<_>>>()
+    })?;
+    let Some(parts) = read.into_iter().collect::<Option<Vec<_>>>() else { return Ok(None) };
+    let mut parts: Vec<Part> = parts.into_iter().flatten().collect();
+    parts.sort_by_key(|part| part.at);
+    Ok(Some((parts, reader.into_inner().unwrap_or_else(PoisonError::into_inner).rest)))
 }
 
-/// Hands on parts of whole lines and returns what is behind the last of them.
-///
-/// No part begins with a NUL, so that no part has to know whether UTF-16 was before it.
-fn read(
-    file: &mut impl Read,
-    len: u64,
-    options: &Options,
-    mut on_part: impl FnMut(Memory),
-) -> io::Result<Vec<u8>> {
-    let mut rest = Vec::new();
-    let mut left = usize::try_from(len).unwrap_or(usize::MAX);
-    loop {
-        // One byte more than there should be, to see the end.
-        let wanted = PART_BYTES.max(rest.len() * 2).min(rest.len().saturating_add(left) + 1);
-        let mut part = Memory::zeroed(wanted);
-        part[..rest.len()].copy_from_slice(&rest);
-        let filled = rest.len() + fill(file, &mut part[rest.len()..])?;
-        left = left.saturating_sub(filled - rest.len());
-        let is_end = filled < wanted;
-        let border = last_border(&part[..filled], is_end).unwrap_or(0);
-        rest = part[border..filled].to_vec();
-        if border > 0 {
-            part.truncate(border);
-            on_part(part);
-        }
-        // What was appended meanwhile is read as what is appended always is.
-        let is_all = is_end || left == 0;
-        if is_all || rest.len() > options.max_line_bytes.saturating_add(PART_BYTES) {
-            return Ok(rest);
-        }
-    }
-}
-
-/// Reads until there is no more room or no more to read.
-fn fill(file: &mut impl Read, room: &mut [u8]) -> io::Result<usize> {
-    let mut filled = 0;
-    while filled < room.len() {
-        match file.read(&mut room[filled..]) {
-            Ok(0) => break,
-            Ok(count) => filled += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(filled)
-}
-
-/// Returns the end of the last line that a part may end with.
-fn last_border(part: &[u8], is_end: bool) -> Option<usize> {
-    memchr::memrchr_iter(b'\n', part)
-        .map(|at| at + 1)
-        .find(|end| part.get(*end).map_or(is_end, |next| *next != 0))
-}
-
-fn parse(part: Memory, options: &Options) -> Part {
+fn parse(mut raw: Raw, file: &File, options: &Options) -> io::Result<Option<Part>> {
     let lenient = options.clone().with_mode(Mode::Lenient).with_max_faults(kept_faults(options));
     let mut parsing = Parsing { lines: Lines::new(&lenient), draft: Draft::default(), number: 0 };
-    let (bytes, max) = (part.len() as u64, options.max_line_bytes);
-    let mut start = 0;
-    while start < part.len() {
-        let end = end_of_block(&part, start);
-        match simdutf8::basic::from_utf8(&part[start..end]) {
+    let (len, max) = (raw.bytes.len(), options.max_line_bytes);
+    let (mut start, mut known) = (0, 0);
+    while start < len {
+        let fresh = known;
+        known = len.min(known + BLOCK_BYTES);
+        if !raw.read(file, fresh..known)? {
+            return Ok(None);
+        }
+        // A part ends with a line.
+        let Some(last) = memchr::memrchr(b'\n', &raw.bytes[fresh..known]) else { continue };
+        let end = fresh + last + 1;
+        match simdutf8::basic::from_utf8(&raw.bytes[start..end]) {
             Ok(block) => parsing.take_text(block, start, max),
-            Err(_) => parsing.take_bytes(&part[start..end], start, max),
+            Err(_) => parsing.take_bytes(&raw.bytes[start..end], start, max),
         }
         if start == 0 {
-            parsing.draft.make_room(part.len() / end);
+            parsing.draft.make_room(len / end);
         }
         start = end;
     }
     let Parsing { lines, mut draft, number } = parsing;
     draft.fast = lines.parser.fast.clone();
-    draft.chunks.push(Chunk::new(part));
-    Part { draft, lines, number, bytes }
-}
-
-/// Returns where some whole lines end.
-fn end_of_block(part: &[u8], start: usize) -> usize {
-    let from = (start + BLOCK_BYTES).min(part.len()) - 1;
-    memchr::memchr(b'\n', &part[from..]).map_or(part.len(), |found| from + found + 1)
+    draft.chunks.push(Chunk::new(raw.bytes));
+    Ok(Some(Part { at: raw.at, draft, lines, number, bytes: len as u64 }))
 }
 
 /// Is a part on its way to a draft.
@@ -240,7 +203,12 @@ fn kept_faults(options: &Options) -> usize {
 }
 
 /// Puts the parts together, or returns the first fault in strict mode.
-fn join(parts: Vec<Part>, rest: Vec<u8>, options: &Options) -> Result<Loaded, Fault> {
+fn join(
+    parts: Vec<Part>,
+    rest: Vec<u8>,
+    options: &Options,
+    mut on_bytes: impl FnMut(&[u8]),
+) -> Result<Loaded, Fault> {
     let mut drafts = Vec::with_capacity(parts.len());
     let (mut tally, mut number, mut offset) = (Tally::default(), 0, 0);
     let mut lines = Lines::new(options);
@@ -254,6 +222,7 @@ fn join(parts: Vec<Part>, rest: Vec<u8>, options: &Options) -> Result<Loaded, Fa
         }
         number += part.number;
         offset += part.bytes;
+        part.draft.chunks.iter().for_each(|chunk| on_bytes(chunk));
         drafts.push(part.draft);
     }
     lines.tally = tally;

@@ -130,6 +130,7 @@ mod plain;
 mod planes;
 mod query;
 mod rank;
+mod reader;
 mod recall;
 mod record;
 mod report;

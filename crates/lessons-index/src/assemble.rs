@@ -1,6 +1,6 @@
 //! Drafts to a segment.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use crate::column::{Column, Symbols};
 use crate::deaths::Deaths;
@@ -29,7 +29,7 @@ pub(crate) fn assemble(mut drafts: Vec<Draft>) -> Assembled {
 
     let count = order.len();
     let mut places = Vec::with_capacity(count);
-    let (mut ids, mut id_ends) = (String::new(), Vec::with_capacity(count));
+    let (mut ids, mut id_ends) = (Vec::new(), Vec::with_capacity(count));
     let (mut times, mut seconds) = (Vec::with_capacity(count), Vec::with_capacity(count));
     let mut nanos = Vec::with_capacity(count);
     let mut texts = Vec::with_capacity(count);
@@ -44,14 +44,15 @@ pub(crate) fn assemble(mut drafts: Vec<Draft>) -> Assembled {
         } = drafts[draft].rows[row as usize];
         place.chunk += first_chunks[draft];
         places.push(place);
-        ids.push_str(drafts[draft].id(row));
+        ids.extend_from_slice(drafts[draft].id(row));
         id_ends.push(narrow(ids.len()));
         times.push(seen);
         seconds.push(second);
         nanos.push(nano);
         texts.push(spots);
-        for (field, (column, symbol)) in exact.iter_mut().zip(symbols).enumerate() {
-            column.push(names.number(draft, field, symbol));
+        let numbers = names.of_draft(draft);
+        for ((column, numbers), symbol) in exact.iter_mut().zip(numbers).zip(symbols) {
+            column.push(numbers[symbol as usize]);
         }
     }
     if nanos.iter().all(|nano| *nano == 0) {
@@ -71,7 +72,7 @@ pub(crate) fn assemble(mut drafts: Vec<Draft>) -> Assembled {
         places: places.into(),
         texts: texts.into(),
         fast,
-        ids: ids.into(),
+        ids: text(ids).into(),
         id_ends: id_ends.into(),
         by_id,
         columns,
@@ -126,7 +127,7 @@ impl<'a> Rows<'a> {
         &self.drafts[draft].rows[row as usize]
     }
 
-    fn id(&self, at: u32) -> &'a str {
+    fn id(&self, at: u32) -> &'a [u8] {
         let (draft, row) = self.locate(at, &mut 0);
         self.drafts[draft].id(row)
     }
@@ -214,7 +215,7 @@ fn sort(rows: &Rows<'_>) -> Sorted {
     for same in keys.chunk_by_mut(is_same_time).filter(|same| same.len() > 1) {
         same.sort_unstable_by_key(|key| rows.id(number(key)));
     }
-    let removed = tombstones.iter().map(|at| rows.id(*at).to_owned()).collect();
+    let removed = tombstones.iter().map(|at| text(rows.id(*at).to_owned())).collect();
     Sorted { by_id, order: keys.iter().map(number).collect(), removed, replaced_bytes }
 }
 
@@ -223,6 +224,10 @@ fn key(row: &Row) -> u128 {
     let seconds = row.seconds.cast_unsigned() ^ (1 << 63);
     let nanos = row.nanos.cast_unsigned() ^ (1 << 31);
     u128::from(!seconds) << 64 | u128::from(!nanos) << 32
+}
+
+fn text(id: Vec<u8>) -> String {
+    String::from_utf8(id).expect("ids are text")
 }
 
 fn first_chunks(drafts: &[Draft]) -> Vec<u32> {
@@ -240,27 +245,45 @@ fn first_chunks(drafts: &[Draft]) -> Vec<u32> {
 /// Numbers the texts of all drafts together.
 struct Names {
     symbols: [Symbols; 4],
-    /// By draft and field, the new number of each old one.
+    /// By table of symbols and field, the new number of each old one.
     numbers: Vec<[Vec<u32>; 4]>,
+    /// By draft, the table that is its own or shared.
+    tables: Vec<usize>,
 }
 
 impl Names {
     fn of(drafts: &[Draft]) -> Self {
-        let mut symbols: [Symbols; 4] = Default::default();
-        let numbers = drafts
-            .iter()
-            .map(|draft| {
-                let mut all = symbols.iter_mut();
-                draft.symbols.each_ref().map(|old| {
-                    let all = all.next().expect("there are as many fields");
-                    old.texts().iter().map(|text| all.intern(text)).collect()
-                })
-            })
-            .collect();
-        Self { symbols, numbers }
+        let mut names =
+            Self { symbols: Default::default(), numbers: Vec::new(), tables: Vec::new() };
+        let mut shared: Vec<(&Arc<[Symbols; 4]>, usize)> = Vec::new();
+        for draft in drafts {
+            let Some(symbols) = &draft.shared else {
+                names.add(&draft.symbols);
+                continue;
+            };
+            let known = shared.iter().find(|(known, _)| Arc::ptr_eq(known, symbols));
+            if let Some((_, table)) = known {
+                names.tables.push(*table);
+            } else {
+                shared.push((symbols, names.numbers.len()));
+                names.add(symbols);
+            }
+        }
+        names
     }
 
-    fn number(&self, draft: usize, field: usize, symbol: u32) -> u32 {
-        self.numbers[draft][field][symbol as usize]
+    /// Adds a draft with a table of its own.
+    fn add(&mut self, table: &[Symbols; 4]) {
+        let mut all = self.symbols.iter_mut();
+        let numbers = table.each_ref().map(|old| {
+            let all = all.next().expect("there are as many fields");
+            old.texts().iter().map(|text| all.intern(text.as_bytes())).collect()
+        });
+        self.tables.push(self.numbers.len());
+        self.numbers.push(numbers);
+    }
+
+    fn of_draft(&self, draft: usize) -> &[Vec<u32>; 4] {
+        &self.numbers[self.tables[draft]]
     }
 }

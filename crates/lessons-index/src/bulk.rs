@@ -2,13 +2,15 @@
 
 use std::fs::File;
 use std::io;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, ScopedJoinHandle};
 
+use crate::column::Symbols;
 use crate::draft::{Chunk, Draft, Entry, Place, narrow};
 use crate::fault::Fault;
 use crate::intake::{Intake, Lines};
 use crate::options::{Mode, Options};
+use crate::plain::Plain;
 use crate::reader::{Raw, Reader, Reading};
 use crate::report::Tally;
 use crate::scan::Line;
@@ -70,11 +72,12 @@ fn read_parts(
     let reader = Mutex::new(Reader::new(file, len, options, reading));
     let work = || {
         let mut parts = Vec::new();
+        let mut symbols = <[Symbols; 4]>::default();
         let next = || reader.lock().unwrap_or_else(PoisonError::into_inner).next_part();
         let parsed = loop {
             match next() {
-                Ok(None) => break Ok(Some(parts)),
-                Ok(Some(raw)) => match parse(raw, file, options) {
+                Ok(None) => break Ok(Some(share(parts, symbols))),
+                Ok(Some(raw)) => match parse(raw, file, options, &mut symbols) {
                     Ok(Some(part)) => parts.push(part),
                     Ok(None) => break Ok(None),
                     Err(error) => break Err(error),
@@ -95,8 +98,8 @@ fn read_parts(
     let read = thread::scope(|scope| {
         // Where there can be no more threads, this one does what they leave.
         let spawn = |_| thread::Builder::new().spawn_scoped(scope, work).ok();
-        let others: Vec<_> = (1..threads).map_while(spawn).collect();
-        let ours = work();
+        let others: Vec<_> = (0..threads).map_while(spawn).collect();
+        let ours = if others.is_empty() { work() } else { Ok(Some(Vec::new())) };
         let join = |other: ScopedJoinHandle<'_, _>| match other.join() {
             Ok(parsed) => parsed,
             Err(panic) => std::panic::resume_unwind(panic),
@@ -109,9 +112,26 @@ fn read_parts(
     Ok(Some((parts, reader.into_inner().unwrap_or_else(PoisonError::into_inner).rest)))
 }
 
-fn parse(mut raw: Raw, file: &File, options: &Options) -> io::Result<Option<Part>> {
+/// Gives the drafts of some parts the symbols that they were made with.
+fn share(mut parts: Vec<Part>, mut symbols: [Symbols; 4]) -> Vec<Part> {
+    symbols.iter_mut().for_each(Symbols::settle);
+    let shared = Arc::new(symbols);
+    for part in &mut parts {
+        part.draft.shared = Some(Arc::clone(&shared));
+    }
+    parts
+}
+
+/// Parses a part with symbols that those before it were parsed with.
+fn parse(
+    mut raw: Raw,
+    file: &File,
+    options: &Options,
+    symbols: &mut [Symbols; 4],
+) -> io::Result<Option<Part>> {
     let lenient = options.clone().with_mode(Mode::Lenient).with_max_faults(kept_faults(options));
-    let mut parsing = Parsing { lines: Lines::new(&lenient), draft: Draft::default(), number: 0 };
+    let draft = Draft::with_symbols(std::mem::take(symbols));
+    let mut parsing = Parsing { lines: Lines::new(&lenient), draft, number: 0 };
     let (len, max) = (raw.bytes.len(), options.max_line_bytes);
     let (mut start, mut known) = (0, 0);
     while start < len {
@@ -133,6 +153,7 @@ fn parse(mut raw: Raw, file: &File, options: &Options) -> io::Result<Option<Part
         start = end;
     }
     let Parsing { lines, mut draft, number } = parsing;
+    *symbols = std::mem::take(&mut draft.symbols);
     draft.fast = lines.parser.fast.clone();
     draft.chunks.push(Chunk::new(raw.bytes));
     Ok(Some(Part { at: raw.at, draft, lines, number, bytes: len as u64 }))
@@ -150,14 +171,15 @@ impl Parsing {
     /// Takes whole lines that begin at a place of the part.
     fn take_text(&mut self, block: &str, at: usize, max_line_bytes: usize) {
         let mut start = 0;
-        for end in memchr::memchr_iter(b'\n', block.as_bytes()) {
-            let line = &block[start..end];
-            if line.len() > max_line_bytes || !self.take_plain(line, at + start) {
-                self.take_line(line.as_bytes(), at + start, max_line_bytes);
-            } else {
-                self.number += 1;
-            }
-            start = end + 1;
+        while start < block.len() {
+            let rest = &block[start..];
+            let len = self.take_plain(rest, at + start, max_line_bytes).unwrap_or_else(|| {
+                let bytes = rest.as_bytes();
+                let len = memchr::memchr(b'\n', bytes).unwrap_or(bytes.len());
+                self.take_line(&bytes[..len], at + start, max_line_bytes);
+                len
+            });
+            start += len + 1;
         }
     }
 
@@ -169,13 +191,19 @@ impl Parsing {
         }
     }
 
-    /// Takes a line if it is as most are.
-    fn take_plain(&mut self, line: &str, at: usize) -> bool {
-        let Some(plain) = self.lines.examine_plain(line) else { return false };
-        let Some(entry) = Entry::of_plain(&plain) else { return false };
+    /// Takes the line that a text begins with, if it is as most are, and returns how long it is.
+    #[inline]
+    fn take_plain(&mut self, text: &str, at: usize, max_line_bytes: usize) -> Option<usize> {
+        let mut plain = Plain::new(text);
+        let len = self.lines.examine_plain(&mut plain)?;
+        if len > max_line_bytes {
+            return None;
+        }
+        let entry = Entry::of_plain(&plain)?;
+        self.number += 1;
         self.lines.tally.record();
-        self.draft.push(entry, Place { chunk: 0, at: narrow(at), len: narrow(line.len()) });
-        true
+        self.draft.push(entry, Place { chunk: 0, at: narrow(at), len: narrow(len) });
+        Some(len)
     }
 
     fn take_line(&mut self, line: &[u8], at: usize, max_line_bytes: usize) {

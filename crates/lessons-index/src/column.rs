@@ -20,8 +20,8 @@ pub(crate) struct Symbols {
 /// Remembers the numbers of short texts that came last: most lines have one of a few.
 #[derive(Debug, Default)]
 struct Recent {
-    /// By a few bits of the text; empty before the first.
-    known: Vec<(Short, u32)>,
+    /// By a few bits of the text, two each; empty before the first.
+    known: Vec<[(Short, u32); 2]>,
 }
 
 /// Is a text of 4 to 16 bytes: its length, its first bytes and its last ones, which overlap.
@@ -35,8 +35,7 @@ struct Short {
 
 impl Short {
     #[inline]
-    fn of(text: &str) -> Option<Self> {
-        let bytes = text.as_bytes();
+    fn of(bytes: &[u8]) -> Option<Self> {
         let len = u32::try_from(bytes.len()).ok()?;
         let (first, last) = match len {
             4..8 => {
@@ -63,19 +62,24 @@ impl Recent {
 
     #[inline]
     fn get(&self, text: Short) -> Option<u32> {
-        let (known, number) = *self.known.get(text.place())?;
-        (known == text).then_some(number)
+        let [first, second] = self.known.get(text.place())?;
+        if first.0 == text {
+            return Some(first.1);
+        }
+        (second.0 == text).then_some(second.1)
     }
 
     fn put(&mut self, text: Short, number: u32) {
-        self.known.resize(1 << Self::BITS, (Short::default(), 0));
-        self.known[text.place()] = (text, number);
+        self.known.resize(1 << Self::BITS, Default::default());
+        let [first, second] = &mut self.known[text.place()];
+        *second = std::mem::replace(first, (text, number));
     }
 }
 
 impl Symbols {
+    /// Returns the number of a text.
     #[inline]
-    pub(crate) fn intern(&mut self, text: &str) -> u32 {
+    pub(crate) fn intern(&mut self, text: &[u8]) -> u32 {
         let short = Short::of(text);
         if let Some(number) = short.and_then(|short| self.recent.get(short)) {
             return number;
@@ -87,7 +91,8 @@ impl Symbols {
         number
     }
 
-    fn number(&mut self, text: &str) -> u32 {
+    fn number(&mut self, text: &[u8]) -> u32 {
+        let text = std::str::from_utf8(text).expect("names are text");
         if let Some(number) = self.numbers.get(text) {
             return *number;
         }
@@ -98,7 +103,7 @@ impl Symbols {
     }
 
     /// Forgets what only helps while texts come in.
-    fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         self.recent = Recent::default();
     }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::column::Symbols;
 use crate::fast::Fast;
+use crate::grammar::Quoted;
 use crate::hash;
 use crate::lesson::Lesson;
 use crate::memory::Memory;
@@ -53,8 +54,10 @@ impl Spot {
     const ESCAPED: u16 = 1 << 15;
     const UNKNOWN: Self = Self { at: u16::MAX, len: u16::MAX };
 
-    fn of((at, len, is_escaped): (u32, u32, bool)) -> Self {
-        match (u16::try_from(at), u16::try_from(len)) {
+    #[inline]
+    fn of(text: Quoted) -> Self {
+        let Quoted { start, end, is_escaped } = text;
+        match (u16::try_from(start), u16::try_from(end - start)) {
             (Ok(at), Ok(len)) if len < Self::ESCAPED => {
                 Self { at, len: if is_escaped { len | Self::ESCAPED } else { len } }
             }
@@ -80,6 +83,7 @@ impl Spot {
 impl Texts {
     pub(crate) const UNKNOWN: Self = Self { message: Spot::UNKNOWN, resolution: Spot::UNKNOWN };
 
+    #[inline]
     fn of_plain(line: &Plain<'_>) -> Self {
         let of = |text| Spot::of(line.place(text));
         Self { message: of(plain::FAILURE_MSG), resolution: of(plain::RESOLUTION) }
@@ -114,18 +118,21 @@ pub(crate) struct Draft {
     pub(crate) chunks: Vec<Chunk>,
     pub(crate) rows: Vec<Row>,
     pub(crate) symbols: [Symbols; 4],
+    /// Are those of several drafts, in place of its own.
+    pub(crate) shared: Option<Arc<[Symbols; 4]>>,
     pub(crate) votes: Vec<(u32, Votes)>,
     /// Has seen lines such as these.
     pub(crate) fast: Fast,
-    ids: String,
+    ids: Vec<u8>,
 }
 
 /// Is what a line says, wherever it comes from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry<'a> {
     pub(crate) hash: u64,
-    pub(crate) id: &'a str,
-    pub(crate) exact: [&'a str; 4],
+    /// The names are text.
+    pub(crate) id: &'a [u8],
+    pub(crate) exact: [&'a [u8]; 4],
     pub(crate) times: u64,
     pub(crate) seconds: i64,
     pub(crate) nanos: i32,
@@ -136,6 +143,7 @@ pub(crate) struct Entry<'a> {
 
 impl<'a> Entry<'a> {
     /// Returns `None` if a name has to be decoded first.
+    #[inline]
     pub(crate) fn of_plain(line: &Plain<'a>) -> Option<Self> {
         if !line.is_exact() {
             return None;
@@ -143,9 +151,14 @@ impl<'a> Entry<'a> {
         let id = line.quoted(plain::ID);
         let (seconds, nanos) = line.last_seen;
         Some(Self {
-            hash: hash::of(id),
+            hash: hash::of_bytes(id),
             id,
-            exact: std::array::from_fn(|field| line.quoted(plain::EXACT + field)),
+            exact: [
+                line.quoted(plain::EXACT),
+                line.quoted(plain::EXACT + 1),
+                line.quoted(plain::EXACT + 2),
+                line.quoted(plain::EXACT + 3),
+            ],
             times: line.times_seen,
             seconds,
             nanos,
@@ -159,8 +172,8 @@ impl<'a> Entry<'a> {
         let (seconds, nanos) = stamp::parts(record.last_seen);
         Self {
             hash: hash::of(&record.id),
-            id: &record.id,
-            exact: record.exact.each_ref().map(|text| &**text),
+            id: record.id.as_bytes(),
+            exact: record.exact.each_ref().map(|text| text.as_bytes()),
             times: record.times_seen,
             seconds,
             nanos,
@@ -174,8 +187,8 @@ impl<'a> Entry<'a> {
         let (seconds, nanos) = stamp::parts(lesson.last_seen);
         Self {
             hash: hash::of(&lesson.id),
-            id: &lesson.id,
-            exact: Field::ALL.map(|field| lesson.exact(field)),
+            id: lesson.id.as_bytes(),
+            exact: Field::ALL.map(|field| lesson.exact(field).as_bytes()),
             times: lesson.times_seen,
             seconds,
             nanos,
@@ -187,6 +200,11 @@ impl<'a> Entry<'a> {
 }
 
 impl Draft {
+    /// Starts with symbols that other drafts were made with.
+    pub(crate) fn with_symbols(symbols: [Symbols; 4]) -> Self {
+        Self { symbols, ..Self::default() }
+    }
+
     /// Makes room for so many times what there is.
     pub(crate) fn make_room(&mut self, times: usize) {
         // Lines differ a little in length.
@@ -195,11 +213,12 @@ impl Draft {
         self.ids.reserve(of(self.ids.len()));
     }
 
+    #[inline]
     pub(crate) fn push(&mut self, entry: Entry<'_>, place: Place) {
         if entry.votes != Votes::default() {
             self.votes.push((narrow(self.rows.len()), entry.votes));
         }
-        self.ids.push_str(entry.id);
+        self.ids.extend_from_slice(entry.id);
         let mut symbols = [0; 4];
         for ((number, symbols), text) in symbols.iter_mut().zip(&mut self.symbols).zip(entry.exact)
         {
@@ -263,7 +282,7 @@ impl Draft {
         drafts
     }
 
-    pub(crate) fn id(&self, row: u32) -> &str {
+    pub(crate) fn id(&self, row: u32) -> &[u8] {
         let row = row as usize;
         let start = if row == 0 { 0 } else { self.rows[row - 1].id_end };
         &self.ids[start as usize..self.rows[row].id_end as usize]

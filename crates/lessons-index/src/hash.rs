@@ -9,7 +9,13 @@ static STATE: LazyLock<Hasher> = LazyLock::new(Hasher::default);
 
 /// Hashes an id; the same all over the process, so that it can be handed from part to part.
 pub(crate) fn of(text: &str) -> u64 {
-    STATE.hash_one(text)
+    of_bytes(text.as_bytes())
+}
+
+/// Hashes the bytes of an id.
+#[inline]
+pub(crate) fn of_bytes(text: &[u8]) -> u64 {
+    of_word(&STATE, text)
 }
 
 /// Returns what words are hashed with.

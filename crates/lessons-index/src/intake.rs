@@ -163,12 +163,17 @@ impl Lines {
         }
     }
 
-    /// Returns a line without blanks around it, if it is as most are.
-    pub(crate) fn examine_plain<'a>(&mut self, line: &'a str) -> Option<Plain<'a>> {
+    /// Parses the line that a text begins with and returns how long it is, if it is as most are: it
+    /// has a line end right behind it and no blanks around it.
+    #[inline]
+    pub(crate) fn examine_plain(&mut self, plain: &mut Plain<'_>) -> Option<usize> {
+        let len = self.parser.fast.parse_first(plain)?;
+        if plain.line.as_bytes().get(len) != Some(&b'\n') {
+            return None;
+        }
         // Behind UTF-16 a line begins with NUL.
-        let plain = self.parser.fast.parse(line)?;
         self.after_utf16 = false;
-        Some(plain)
+        Some(len)
     }
 
     /// Returns the record and the text of a line, or its fault; `None` if it is blank.

@@ -15,10 +15,11 @@ pub(crate) const SCOPE: usize = 7;
 
 /// Is a line that was passed, field by field; its record if somebody wants it.
 pub(crate) struct Plain<'a> {
-    line: &'a str,
-    spans: [Span; SCOPE + 1],
-    /// A bit for each text that has escapes.
-    escaped: u8,
+    /// What the line stands at the start of.
+    pub(crate) line: &'a str,
+    starts: [usize; SCOPE + 1],
+    ends: [usize; SCOPE + 1],
+    are_escaped: [bool; SCOPE + 1],
     pub(crate) times_seen: u64,
     /// Whether the line says so.
     pub(crate) has_times_seen: bool,
@@ -29,19 +30,15 @@ pub(crate) struct Plain<'a> {
     pub(crate) is_tombstone: bool,
 }
 
-#[derive(Clone, Copy, Default)]
-struct Span {
-    start: u32,
-    end: u32,
-}
-
 impl<'a> Plain<'a> {
-    /// Starts with nothing in the line; it has less than 4 GiB.
+    /// Starts with nothing in the line.
+    #[inline]
     pub(crate) fn new(line: &'a str) -> Self {
         Self {
             line,
-            spans: Default::default(),
-            escaped: 0,
+            starts: [0; SCOPE + 1],
+            ends: [0; SCOPE + 1],
+            are_escaped: [false; SCOPE + 1],
             times_seen: 1,
             has_times_seen: false,
             last_seen: stamp::NONE,
@@ -53,37 +50,39 @@ impl<'a> Plain<'a> {
     }
 
     #[inline]
-    pub(crate) fn set(&mut self, text: usize, found: &Quoted) {
-        let narrow = crate::draft::narrow;
-        self.spans[text] = Span { start: narrow(found.start), end: narrow(found.end) };
-        self.escaped = self.escaped & !(1 << text) | u8::from(found.is_escaped) << text;
+    pub(crate) fn set(&mut self, text: usize, found: Quoted) {
+        let Quoted { start, end, is_escaped } = found;
+        (self.starts[text], self.ends[text], self.are_escaped[text]) = (start, end, is_escaped);
     }
 
     /// Returns whether the id and the exact fields are as they stand.
+    #[inline]
     pub(crate) fn is_exact(&self) -> bool {
-        const NAMES: u8 = (1 << FAILURE_MSG) - 1;
-        self.escaped & NAMES == 0
+        self.are_escaped[..FAILURE_MSG] == [false; FAILURE_MSG]
     }
 
+    #[inline]
     pub(crate) fn has_id(&self) -> bool {
-        self.spans[ID].start < self.spans[ID].end
+        self.starts[ID] < self.ends[ID]
     }
 
     /// Returns a text as it stands, escapes and all.
-    pub(crate) fn quoted(&self, text: usize) -> &'a str {
-        let Span { start, end } = self.spans[text];
-        &self.line[start as usize..end as usize]
+    #[inline]
+    pub(crate) fn quoted(&self, text: usize) -> &'a [u8] {
+        &self.line.as_bytes()[self.starts[text]..self.ends[text]]
     }
 
-    /// Returns where a text stands, and whether it has escapes.
-    pub(crate) fn place(&self, text: usize) -> (u32, u32, bool) {
-        let Span { start, end } = self.spans[text];
-        (start, end - start, self.escaped >> text & 1 == 1)
+    /// Returns where a text stands.
+    #[inline]
+    pub(crate) fn place(&self, text: usize) -> Quoted {
+        let (start, end, is_escaped) = (self.starts[text], self.ends[text], self.are_escaped[text]);
+        Quoted { start, end, is_escaped }
     }
 
-    pub(crate) fn text(&self, text: usize) -> Cow<'a, str> {
-        let quoted = self.quoted(text);
-        if self.escaped >> text & 1 == 0 { Cow::Borrowed(quoted) } else { decode(quoted).into() }
+    fn text(&self, text: usize) -> Cow<'a, str> {
+        let Quoted { start, end, is_escaped } = self.place(text);
+        let quoted = &self.line[start..end];
+        if is_escaped { decode(quoted).into() } else { Cow::Borrowed(quoted) }
     }
 
     pub(crate) fn record(&self) -> Record<'a> {

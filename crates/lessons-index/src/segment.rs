@@ -215,8 +215,8 @@ impl Segment {
         let (seconds, nanos) = self.time_parts(doc);
         Entry {
             hash: crate::hash::of(self.id(doc)),
-            id: self.id(doc),
-            exact: Field::ALL.map(|field| self.column(field).text_of(doc)),
+            id: self.id(doc).as_bytes(),
+            exact: Field::ALL.map(|field| self.column(field).text_of(doc).as_bytes()),
             times: self.times(doc),
             seconds,
             nanos,

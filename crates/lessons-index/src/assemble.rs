@@ -4,8 +4,9 @@ use std::sync::{Arc, OnceLock};
 
 use crate::column::{Column, Symbols};
 use crate::deaths::Deaths;
-use crate::draft::{Draft, Row, narrow};
-use crate::numbers::{Numbers, Seconds};
+use crate::draft::{Bounds, Draft, Place, Row, Texts, narrow};
+use crate::hash;
+use crate::numbers::{Growing, GrowingSeconds};
 use crate::segment::Segment;
 use crate::table::{self, Table};
 
@@ -26,46 +27,35 @@ pub(crate) fn assemble(mut drafts: Vec<Draft>) -> Assembled {
     let Sorted { mut by_id, order, removed, replaced_bytes } = sort(&rows);
     let doc_of = Docs::of(&order, rows.len);
     by_id.renumber(|at| doc_of.get(at));
-
-    let count = order.len();
-    let mut places = Vec::with_capacity(count);
-    let (mut ids, mut id_ends) = (Vec::new(), Vec::with_capacity(count));
-    let (mut times, mut seconds) = (Vec::with_capacity(count), Vec::with_capacity(count));
-    let mut nanos = Vec::with_capacity(count);
-    let mut texts = Vec::with_capacity(count);
-    let mut exact: [Vec<u32>; 4] = std::array::from_fn(|_| Vec::with_capacity(count));
     let names = Names::of(&drafts);
-    let first_chunks = first_chunks(&drafts);
-    let mut cursor = 0;
-    for at in &order {
-        let (draft, row) = rows.locate(*at, &mut cursor);
-        let Row {
-            times: seen, seconds: second, nanos: nano, mut place, symbols, texts: spots, ..
-        } = drafts[draft].rows[row as usize];
-        place.chunk += first_chunks[draft];
-        places.push(place);
-        ids.extend_from_slice(drafts[draft].id(row));
-        id_ends.push(narrow(ids.len()));
-        times.push(seen);
-        seconds.push(second);
-        nanos.push(nano);
-        texts.push(spots);
-        let numbers = names.of_draft(draft);
-        for ((column, numbers), symbol) in exact.iter_mut().zip(numbers).zip(symbols) {
-            column.push(numbers[symbol as usize]);
+    let mut fields = Fields::new(&drafts, &names, order.len(rows.len));
+    match &order {
+        Order::Reversed => {
+            for (number, draft) in drafts.iter().enumerate().rev() {
+                for (at, row) in (0..narrow(draft.rows.len())).zip(&draft.rows).rev() {
+                    fields.push(number, row, draft.id(at));
+                }
+            }
         }
-    }
-    if nanos.iter().all(|nano| *nano == 0) {
-        nanos = Vec::new();
+        Order::Listed(order) => {
+            let mut cursor = 0;
+            for at in order {
+                let (number, row) = rows.locate(*at, &mut cursor);
+                let draft = &drafts[number];
+                fields.push(number, &draft.rows[row as usize], draft.id(row));
+            }
+        }
     }
     let mut votes: Vec<_> = (drafts.iter().zip(&rows.starts))
         .flat_map(|(draft, start)| draft.votes.iter().map(move |(row, votes)| (start + row, votes)))
         .filter_map(|(at, votes)| Some((doc_of.get(at)?, *votes)))
         .collect();
     votes.sort_unstable_by_key(|(doc, _)| *doc);
+    let Fields { places, ids, id_ends, times, seconds, nanos, texts, exact, .. } = fields;
+    let count = places.len();
     let mut exact = exact.into_iter();
     let columns = names.symbols.map(|symbols| {
-        Column::new(symbols, exact.next().expect("there are as many columns as fields"))
+        Column::new(symbols, exact.next().expect("there are as many columns as fields").finish())
     });
     let segment = Segment {
         chunks: drafts.iter().flat_map(|draft| draft.chunks.iter().cloned()).collect(),
@@ -76,8 +66,8 @@ pub(crate) fn assemble(mut drafts: Vec<Draft>) -> Assembled {
         id_ends: id_ends.into(),
         by_id,
         columns,
-        times: Numbers::of(times.iter().copied().max().unwrap_or_default(), times.into_iter()),
-        seconds: Seconds::of(&seconds),
+        times: times.finish(),
+        seconds: seconds.finish(),
         nanos: nanos.into(),
         votes: votes.into(),
         deaths: Deaths::none(count),
@@ -87,6 +77,65 @@ pub(crate) fn assemble(mut drafts: Vec<Draft>) -> Assembled {
         failures: OnceLock::new(),
     };
     Assembled { segment, removed, replaced_bytes }
+}
+
+/// Is what a segment holds of its lessons, on its way there.
+struct Fields<'a> {
+    names: &'a Names,
+    /// By draft, where its chunks begin among all.
+    first_chunks: Vec<u32>,
+    places: Vec<Place>,
+    texts: Vec<Texts>,
+    ids: Vec<u8>,
+    id_ends: Vec<u32>,
+    exact: [Growing; 4],
+    times: Growing,
+    seconds: GrowingSeconds,
+    /// Stays empty if all are zero.
+    nanos: Vec<i32>,
+    has_nanos: bool,
+}
+
+impl<'a> Fields<'a> {
+    /// Makes room for so many lessons of some drafts.
+    fn new(drafts: &[Draft], names: &'a Names, count: usize) -> Self {
+        let Bounds { max_times, first, last, has_nanos, .. } = bounds(drafts);
+        let (first, last) = if first > last { (0, 0) } else { (first, last) };
+        Self {
+            names,
+            first_chunks: first_chunks(drafts),
+            places: Vec::with_capacity(count),
+            texts: Vec::with_capacity(count),
+            ids: Vec::with_capacity(drafts.iter().map(Draft::ids_len).sum()),
+            id_ends: Vec::with_capacity(count),
+            exact: names
+                .symbols
+                .each_ref()
+                .map(|all| Growing::new(all.texts().len() as u64, count)),
+            times: Growing::new(max_times, count),
+            seconds: GrowingSeconds::new(first, last, count),
+            nanos: Vec::with_capacity(if has_nanos { count } else { 0 }),
+            has_nanos,
+        }
+    }
+
+    #[inline]
+    fn push(&mut self, draft: usize, row: &Row, id: &[u8]) {
+        let chunk = row.place.chunk + self.first_chunks[draft];
+        self.places.push(Place { chunk, ..row.place });
+        self.texts.push(row.texts);
+        self.ids.extend_from_slice(id);
+        self.id_ends.push(narrow(self.ids.len()));
+        let numbers = self.names.of_draft(draft);
+        for ((column, numbers), symbol) in self.exact.iter_mut().zip(numbers).zip(row.symbols) {
+            column.push(numbers[symbol as usize].into());
+        }
+        self.times.push(row.times);
+        self.seconds.push(row.seconds);
+        if self.has_nanos {
+            self.nanos.push(row.nanos);
+        }
+    }
 }
 
 /// Numbers the rows of all drafts from 0.
@@ -142,11 +191,10 @@ enum Docs {
 }
 
 impl Docs {
-    fn of(order: &[u32], rows: usize) -> Self {
-        let last = narrow(rows).wrapping_sub(1);
-        if order.len() == rows && (0_u32..).zip(order).all(|(doc, at)| doc == last - at) {
-            return Self::Reversed(last);
-        }
+    fn of(order: &Order, rows: usize) -> Self {
+        let Order::Listed(order) = order else {
+            return Self::Reversed(narrow(rows).wrapping_sub(1));
+        };
         let mut docs = vec![u32::MAX; rows];
         for (doc, at) in (0_u32..).zip(order) {
             docs[*at as usize] = doc;
@@ -170,53 +218,90 @@ struct Sorted {
     /// The last row of each id.
     by_id: Table,
     /// Those rows without tombstones, newest first and then by id.
-    order: Vec<u32>,
+    order: Order,
     /// The ids of the tombstones.
     removed: Vec<String>,
     /// How long the lines of all other rows are, with their ends.
     replaced_bytes: u64,
 }
 
-/// Goes over the rows once: they are more than the cache holds.
+enum Order {
+    /// All rows, the last first, as in most files.
+    Reversed,
+    Listed(Vec<u32>),
+}
+
+impl Order {
+    /// Returns how many of so many rows there are.
+    fn len(&self, rows: usize) -> usize {
+        match self {
+            Self::Reversed => rows,
+            Self::Listed(order) => order.len(),
+        }
+    }
+}
+
+/// Goes over the ids once; the rows are more than the cache holds.
 fn sort(rows: &Rows<'_>) -> Sorted {
     let mut by_id = Table::with_capacity(rows.len);
     let (mut replaced, mut replaced_bytes) = (Vec::new(), 0);
-    let mut tombstones = Vec::new();
-    let mut keys: Vec<u128> = Vec::with_capacity(rows.len);
     let mut at = 0;
     for draft in rows.drafts {
-        for (some, first) in draft.rows.chunks(TOGETHER).zip((0_u32..).step_by(TOGETHER)) {
-            by_id.touch(some.iter().map(|row| row.hash));
-            for (number, row) in (first..).zip(some) {
+        let count = narrow(draft.rows.len());
+        for first in (0..count).step_by(TOGETHER) {
+            let some = first..count.min(first + narrow(TOGETHER));
+            let mut hashes = [0; TOGETHER];
+            for (hash, number) in hashes.iter_mut().zip(some.clone()) {
+                *hash = hash::of_bytes(draft.id(number));
+            }
+            by_id.touch(hashes[..some.len()].iter().copied());
+            for (number, hash) in some.zip(hashes) {
                 let id = draft.id(number);
-                if let Some(old) = by_id.put(row.hash, at, |old| rows.id(old) == id) {
+                if let Some(old) = by_id.put(hash, at, |old| rows.id(old) == id) {
                     replaced.push(old);
                     replaced_bytes += u64::from(rows.row(old).place.len) + 1;
                 }
-                if row.is_tombstone {
-                    tombstones.push(at);
-                }
-                keys.push(key(row) | u128::from(at));
                 at += 1;
             }
         }
     }
-    let number = |key: &u128| u32::try_from(key & u128::from(u32::MAX)).expect("32 bits");
+    let mut tombstones: Vec<u32> = (rows.drafts.iter().zip(&rows.starts))
+        .flat_map(|(draft, start)| draft.tombstones.iter().map(move |row| start + row))
+        .collect();
+    let mut is_gone = Vec::new();
     if replaced.len() + tombstones.len() > 0 {
         replaced.sort_unstable();
         tombstones.retain(|at| replaced.binary_search(at).is_err());
-        let mut is_gone = vec![false; rows.len];
+        is_gone.resize(rows.len, false);
         replaced.iter().chain(&tombstones).for_each(|at| is_gone[*at as usize] = true);
-        keys.retain(|key| !is_gone[number(key) as usize]);
     }
-    // In the order of time already, as most files are, this is one pass.
+    let order = match bounds(rows.drafts).rise {
+        Some(_) if is_gone.is_empty() => Order::Reversed,
+        Some(_) => {
+            let is_there = |at: &u32| !is_gone[*at as usize];
+            Order::Listed((0..narrow(rows.len)).rev().filter(is_there).collect())
+        }
+        None => Order::Listed(by_time(rows, &is_gone)),
+    };
+    let removed = tombstones.iter().map(|at| text(rows.id(*at).to_owned())).collect();
+    Sorted { by_id, order, removed, replaced_bytes }
+}
+
+/// Returns the rows that are not gone, newest first and then by id.
+fn by_time(rows: &Rows<'_>, is_gone: &[bool]) -> Vec<u32> {
+    let all = rows.drafts.iter().flat_map(|draft| &draft.rows);
+    let is_there = |at: u32| !is_gone.get(at as usize).is_some_and(|is_gone| *is_gone);
+    let mut keys: Vec<u128> = Vec::with_capacity(rows.len);
+    let there = (0_u32..).zip(all).filter(|(at, _)| is_there(*at));
+    keys.extend(there.map(|(at, row)| key(row) | u128::from(at)));
+    // In the order of time but for a few, as many files are, this is about one pass.
     keys.sort_unstable();
+    let number = |key: &u128| u32::try_from(key & u128::from(u32::MAX)).expect("32 bits");
     let is_same_time = |a: &u128, b: &u128| a >> 32 == b >> 32;
     for same in keys.chunk_by_mut(is_same_time).filter(|same| same.len() > 1) {
         same.sort_unstable_by_key(|key| rows.id(number(key)));
     }
-    let removed = tombstones.iter().map(|at| text(rows.id(*at).to_owned())).collect();
-    Sorted { by_id, order: keys.iter().map(number).collect(), removed, replaced_bytes }
+    keys.iter().map(number).collect()
 }
 
 /// Orders rows by time, the newest first; the lowest 32 bits are free.
@@ -224,6 +309,13 @@ fn key(row: &Row) -> u128 {
     let seconds = row.seconds.cast_unsigned() ^ (1 << 63);
     let nanos = row.nanos.cast_unsigned() ^ (1 << 31);
     u128::from(!seconds) << 64 | u128::from(!nanos) << 32
+}
+
+/// Returns the bounds of all drafts, of which none is empty.
+fn bounds(drafts: &[Draft]) -> Bounds {
+    let mut all = drafts.iter().map(|draft| draft.bounds);
+    let first = all.next().unwrap_or_default();
+    all.fold(first, |all, behind| all.and(&behind))
 }
 
 fn text(id: Vec<u8>) -> String {

@@ -130,21 +130,21 @@ pub(crate) struct Column {
 }
 
 impl Column {
-    pub(crate) fn new(mut symbols: Symbols, of: Vec<u32>) -> Self {
+    pub(crate) fn new(mut symbols: Symbols, of: Numbers) -> Self {
         symbols.settle();
+        let index = |symbol| usize::try_from(symbol).expect("it was made of 32 bits");
         let mut starts = vec![0_u32; symbols.texts.len() + 1];
-        for symbol in &of {
-            starts[*symbol as usize + 1] += 1;
-        }
+        of.each(|symbol| starts[index(symbol) + 1] += 1);
         for at in 1..starts.len() {
             starts[at] += starts[at - 1];
         }
-        let (mut next, mut lists) = (starts.clone(), vec![0; of.len()]);
-        for (doc, symbol) in (0_u32..).zip(&of) {
-            let place = &mut next[*symbol as usize];
+        let (mut next, mut lists, mut doc) = (starts.clone(), vec![0; of.len()], 0);
+        of.each(|symbol| {
+            let place = &mut next[index(symbol)];
             lists[*place as usize] = doc;
             *place += 1;
-        }
+            doc += 1;
+        });
         let width = of.len().div_ceil(64);
         let list = |symbol: u32| {
             &lists[starts[symbol as usize] as usize..starts[symbol as usize + 1] as usize]
@@ -158,8 +158,8 @@ impl Column {
             }
         }
         Self {
-            of: Numbers::of(symbols.texts.len() as u64, of.into_iter().map(u64::from)),
             symbols,
+            of,
             starts: starts.into(),
             lists: lists.into(),
             dense,

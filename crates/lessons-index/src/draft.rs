@@ -5,13 +5,12 @@ use std::sync::Arc;
 use crate::column::Symbols;
 use crate::fast::Fast;
 use crate::grammar::Quoted;
-use crate::hash;
 use crate::lesson::Lesson;
 use crate::memory::Memory;
 use crate::plain::{self, Plain};
 use crate::record::{Field, Record};
 use crate::segment::Segment;
-use crate::stamp;
+use crate::stamp::{self, Parts};
 
 /// Is a part of a file; the lines in it that are lessons are text.
 pub(crate) type Chunk = Arc<Memory>;
@@ -100,7 +99,6 @@ pub(crate) struct Votes {
 /// Is a lesson without its texts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row {
-    pub(crate) hash: u64,
     pub(crate) times: u64,
     pub(crate) seconds: i64,
     pub(crate) nanos: i32,
@@ -108,8 +106,58 @@ pub(crate) struct Row {
     /// By [`Field`], numbers of the draft's symbols.
     pub(crate) symbols: [u32; 4],
     pub(crate) texts: Texts,
-    id_end: u32,
-    pub(crate) is_tombstone: bool,
+}
+
+/// Is what the numbers of some rows are between.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    pub(crate) max_times: u64,
+    /// The first and the last time that is known; in the opposite order if there is none.
+    pub(crate) first: i64,
+    pub(crate) last: i64,
+    pub(crate) has_nanos: bool,
+    /// The times of the first and the last row, if each is behind the one before.
+    pub(crate) rise: Option<(Parts, Parts)>,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { max_times: 0, first: i64::MAX, last: i64::MIN, has_nanos: false, rise: None }
+    }
+}
+
+impl Bounds {
+    /// Takes an entry behind so many others.
+    #[inline]
+    fn take(&mut self, entry: &Entry<'_>, before: usize) {
+        let time = (entry.seconds, entry.nanos);
+        self.rise = match self.rise {
+            _ if before == 0 => Some((time, time)),
+            Some((first, last)) if last < time => Some((first, time)),
+            _ => None,
+        };
+        self.max_times = self.max_times.max(entry.times);
+        // No time is before all others.
+        let first = if entry.seconds == i64::MIN { i64::MAX } else { entry.seconds };
+        self.first = self.first.min(first);
+        self.last = self.last.max(entry.seconds);
+        self.has_nanos |= entry.nanos != 0;
+    }
+
+    /// Returns the bounds of these rows and others behind them.
+    pub(crate) fn and(self, other: &Self) -> Self {
+        let rise = match (self.rise, other.rise) {
+            (Some((first, before)), Some((behind, last))) if before < behind => Some((first, last)),
+            _ => None,
+        };
+        Self {
+            rise,
+            max_times: self.max_times.max(other.max_times),
+            first: self.first.min(other.first),
+            last: self.last.max(other.last),
+            has_nanos: self.has_nanos || other.has_nanos,
+        }
+    }
 }
 
 /// Collects lessons; of those with one id the last holds.
@@ -121,15 +169,19 @@ pub(crate) struct Draft {
     /// Are those of several drafts, in place of its own.
     pub(crate) shared: Option<Arc<[Symbols; 4]>>,
     pub(crate) votes: Vec<(u32, Votes)>,
+    pub(crate) bounds: Bounds,
     /// Has seen lines such as these.
     pub(crate) fast: Fast,
+    /// The rows that are tombstones.
+    pub(crate) tombstones: Vec<u32>,
     ids: Vec<u8>,
+    /// Where the id of each row ends. Not in the rows, which are more than the cache holds.
+    id_ends: Vec<u32>,
 }
 
 /// Is what a line says, wherever it comes from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry<'a> {
-    pub(crate) hash: u64,
     /// The names are text.
     pub(crate) id: &'a [u8],
     pub(crate) exact: [&'a [u8]; 4],
@@ -151,7 +203,6 @@ impl<'a> Entry<'a> {
         let id = line.quoted(plain::ID);
         let (seconds, nanos) = line.last_seen;
         Some(Self {
-            hash: hash::of_bytes(id),
             id,
             exact: [
                 line.quoted(plain::EXACT),
@@ -171,7 +222,6 @@ impl<'a> Entry<'a> {
     pub(crate) fn of_record(record: &'a Record<'_>) -> Self {
         let (seconds, nanos) = stamp::parts(record.last_seen);
         Self {
-            hash: hash::of(&record.id),
             id: record.id.as_bytes(),
             exact: record.exact.each_ref().map(|text| text.as_bytes()),
             times: record.times_seen,
@@ -186,7 +236,6 @@ impl<'a> Entry<'a> {
     pub(crate) fn of_lesson(lesson: &'a Lesson) -> Self {
         let (seconds, nanos) = stamp::parts(lesson.last_seen);
         Self {
-            hash: hash::of(&lesson.id),
             id: lesson.id.as_bytes(),
             exact: Field::ALL.map(|field| lesson.exact(field).as_bytes()),
             times: lesson.times_seen,
@@ -211,6 +260,7 @@ impl Draft {
         let of = |len: usize| (len * times).saturating_mul(9) / 8;
         self.rows.reserve(of(self.rows.len()));
         self.ids.reserve(of(self.ids.len()));
+        self.id_ends.reserve(of(self.id_ends.len()));
     }
 
     #[inline]
@@ -218,22 +268,24 @@ impl Draft {
         if entry.votes != Votes::default() {
             self.votes.push((narrow(self.rows.len()), entry.votes));
         }
+        if entry.is_tombstone {
+            self.tombstones.push(narrow(self.rows.len()));
+        }
         self.ids.extend_from_slice(entry.id);
+        self.id_ends.push(narrow(self.ids.len()));
         let mut symbols = [0; 4];
         for ((number, symbols), text) in symbols.iter_mut().zip(&mut self.symbols).zip(entry.exact)
         {
             *number = symbols.intern(text);
         }
+        self.bounds.take(&entry, self.rows.len());
         self.rows.push(Row {
-            hash: entry.hash,
             times: entry.times,
             seconds: entry.seconds,
             nanos: entry.nanos,
             place,
             symbols,
             texts: entry.texts,
-            id_end: narrow(self.ids.len()),
-            is_tombstone: entry.is_tombstone,
         });
     }
 
@@ -282,10 +334,16 @@ impl Draft {
         drafts
     }
 
+    /// Returns how long all ids are together.
+    pub(crate) fn ids_len(&self) -> usize {
+        self.ids.len()
+    }
+
+    #[inline]
     pub(crate) fn id(&self, row: u32) -> &[u8] {
         let row = row as usize;
-        let start = if row == 0 { 0 } else { self.rows[row - 1].id_end };
-        &self.ids[start as usize..self.rows[row].id_end as usize]
+        let start = if row == 0 { 0 } else { self.id_ends[row - 1] };
+        &self.ids[start as usize..self.id_ends[row] as usize]
     }
 }
 

@@ -13,21 +13,62 @@ pub(crate) enum Numbers {
     Eight(Box<[u64]>),
 }
 
-impl Numbers {
-    /// Keeps some numbers, of which none is larger than `max`.
-    pub(crate) fn of(max: u64, numbers: impl Iterator<Item = u64>) -> Self {
+/// Takes numbers one after the other.
+pub(crate) enum Growing {
+    One(Vec<u8>),
+    Two(Vec<u16>),
+    Four(Vec<u32>),
+    Eight(Vec<u64>),
+}
+
+impl Growing {
+    /// Makes room for so many numbers, of which none is larger than `max`.
+    pub(crate) fn new(max: u64, count: usize) -> Self {
         if max <= u8::MAX.into() {
-            Self::One(numbers.map(fitting).collect())
+            Self::One(Vec::with_capacity(count))
         } else if max <= u16::MAX.into() {
-            Self::Two(numbers.map(fitting).collect())
+            Self::Two(Vec::with_capacity(count))
         } else if max <= u32::MAX.into() {
-            Self::Four(numbers.map(fitting).collect())
+            Self::Four(Vec::with_capacity(count))
         } else {
-            Self::Eight(numbers.collect())
+            Self::Eight(Vec::with_capacity(count))
         }
     }
 
-    fn len(&self) -> usize {
+    #[expect(clippy::inline_always, reason = "a call takes longer than a number")]
+    #[inline(always)]
+    pub(crate) fn push(&mut self, number: u64) {
+        match self {
+            Self::One(numbers) => numbers.push(fitting(number)),
+            Self::Two(numbers) => numbers.push(fitting(number)),
+            Self::Four(numbers) => numbers.push(fitting(number)),
+            Self::Eight(numbers) => numbers.push(number),
+        }
+    }
+
+    pub(crate) fn finish(self) -> Numbers {
+        match self {
+            Self::One(numbers) => Numbers::One(numbers.into()),
+            Self::Two(numbers) => Numbers::Two(numbers.into()),
+            Self::Four(numbers) => Numbers::Four(numbers.into()),
+            Self::Eight(numbers) => Numbers::Eight(numbers.into()),
+        }
+    }
+}
+
+impl Numbers {
+    /// Hands on all numbers in order.
+    #[inline]
+    pub(crate) fn each(&self, on_number: impl FnMut(u64)) {
+        match self {
+            Self::One(numbers) => numbers.iter().copied().map(u64::from).for_each(on_number),
+            Self::Two(numbers) => numbers.iter().copied().map(u64::from).for_each(on_number),
+            Self::Four(numbers) => numbers.iter().copied().map(u64::from).for_each(on_number),
+            Self::Eight(numbers) => numbers.iter().copied().for_each(on_number),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
         match self {
             Self::One(numbers) => numbers.len(),
             Self::Two(numbers) => numbers.len(),
@@ -109,27 +150,41 @@ pub(crate) struct Seconds {
     since: Numbers,
 }
 
-impl Seconds {
-    /// Keeps some times; [`i64::MIN`] is none.
-    pub(crate) fn of(all: &[i64]) -> Self {
-        let known = || all.iter().copied().filter(|seconds| *seconds != i64::MIN);
-        let first = known().min().unwrap_or_default();
-        let since = |seconds: i64| match seconds {
-            i64::MIN => 0,
-            // No two times are as far apart as half of what fits in here.
-            known => known.wrapping_sub(first).cast_unsigned().wrapping_add(1),
-        };
-        let max = known().max().map_or(0, since);
-        Self { first, since: Numbers::of(max, all.iter().map(|seconds| since(*seconds))) }
+/// Takes times one after the other; [`i64::MIN`] is none.
+pub(crate) struct GrowingSeconds {
+    first: i64,
+    since: Growing,
+}
+
+impl GrowingSeconds {
+    /// Makes room for so many times, of which none is before `first` or behind `last`.
+    pub(crate) fn new(first: i64, last: i64, count: usize) -> Self {
+        Self { first, since: Growing::new(since(first, last), count) }
     }
 
+    #[inline]
+    pub(crate) fn push(&mut self, seconds: i64) {
+        self.since.push(if seconds == i64::MIN { 0 } else { since(self.first, seconds) });
+    }
+
+    pub(crate) fn finish(self) -> Seconds {
+        Seconds { first: self.first, since: self.since.finish() }
+    }
+}
+
+/// No two times are as far apart as half of what fits in here.
+fn since(first: i64, seconds: i64) -> u64 {
+    seconds.wrapping_sub(first).cast_unsigned().wrapping_add(1)
+}
+
+impl Seconds {
     /// Returns the place of the first time before a second, or of none, of times of which the newest
     /// come first.
     pub(crate) fn first_before(&self, second: i64) -> usize {
         let since = match second {
             i64::MIN => 0,
             _ if second <= self.first => 1,
-            later => later.wrapping_sub(self.first).cast_unsigned().saturating_add(1),
+            later => since(self.first, later),
         };
         self.since.first_below(since)
     }
@@ -153,11 +208,29 @@ impl fmt::Debug for Numbers {
 mod tests {
     use super::*;
 
+    fn numbers(max: u64, all: &[u64]) -> Numbers {
+        let mut numbers = Growing::new(max, all.len());
+        for number in all {
+            numbers.push(*number);
+        }
+        numbers.finish()
+    }
+
+    fn seconds(all: &[i64]) -> Seconds {
+        let known = || all.iter().copied().filter(|seconds| *seconds != i64::MIN);
+        let (first, last) = (known().min().unwrap_or(0), known().max().unwrap_or(0));
+        let mut seconds = GrowingSeconds::new(first, last, all.len());
+        for time in all {
+            seconds.push(*time);
+        }
+        seconds.finish()
+    }
+
     #[test]
     fn numbers_come_back_whatever_they_need() {
         for max in [0, 255, 256, 65_535, 65_536, u64::from(u32::MAX), 1 << 32, u64::MAX] {
             let all = [0, max / 2, max];
-            let numbers = Numbers::of(max, all.into_iter());
+            let numbers = numbers(max, &all);
             assert_eq!([0, 1, 2].map(|at| numbers.get(at)), all);
         }
     }
@@ -168,7 +241,7 @@ mod tests {
             [(9, 30), (255, 1), (300, 3_000), (65_535, 1), (70_000, 9), (1 << 40, 9)]
         {
             let all = [0, max, 5, max, 0, 5, max / 2].repeat(times);
-            let numbers = Numbers::of(max, all.iter().copied());
+            let numbers = numbers(max, &all);
             let mut wanted: Vec<u32> = (0..narrow(all.len())).collect();
             wanted.sort_by_key(|at| Reverse(all[*at as usize]));
             assert_eq!(*numbers.largest_first(), *wanted, "{max}");
@@ -186,11 +259,12 @@ mod tests {
             &[-1, 0, 1],
             &[first, i64::MIN, last, 0],
         ] {
-            let seconds = Seconds::of(all);
+            let seconds = seconds(all);
             let back: Vec<i64> = (0..all.len()).map(|at| seconds.get(at)).collect();
             assert_eq!(back, all);
         }
     }
+
     #[test]
     fn the_first_before_a_second_is_found_wherever_it_is() {
         for (count, apart) in [(0, 1), (1, 1), (2, 3), (300, 1), (300, 900), (70_000, 2)] {
@@ -198,7 +272,7 @@ mod tests {
             let known: Vec<i64> = (0..count).map(of).collect();
             let none = vec![i64::MIN; 2];
             for all in [known.clone(), [known, none].concat()] {
-                let seconds = Seconds::of(&all);
+                let seconds = seconds(&all);
                 let near = [0, 1, 7, 150, 299].map(of).into_iter();
                 let near = near.flat_map(|second| [second - 1, second, second + 1]);
                 for second in near.chain([i64::MIN, i64::MAX, -5]) {

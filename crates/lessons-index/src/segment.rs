@@ -214,7 +214,6 @@ impl Segment {
     pub(crate) fn entry(&self, doc: u32) -> Entry<'_> {
         let (seconds, nanos) = self.time_parts(doc);
         Entry {
-            hash: crate::hash::of(self.id(doc)),
             id: self.id(doc).as_bytes(),
             exact: Field::ALL.map(|field| self.column(field).text_of(doc).as_bytes()),
             times: self.times(doc),

@@ -4,9 +4,10 @@ use std::sync::{Arc, OnceLock};
 
 use crate::column::{Column, Symbols};
 use crate::deaths::Deaths;
-use crate::draft::{Bounds, Draft, Place, Row, Texts, narrow};
+use crate::draft::{Bounds, Draft, Place, Texts, narrow};
 use crate::hash;
 use crate::numbers::{Growing, GrowingSeconds};
+use crate::rows::Row;
 use crate::segment::Segment;
 use crate::table::{self, Table};
 
@@ -23,7 +24,7 @@ pub(crate) struct Assembled {
 pub(crate) fn assemble(mut drafts: Vec<Draft>) -> Assembled {
     drafts.retain(|draft| !draft.rows.is_empty());
     let fast = drafts.first().map(|draft| draft.fast.clone()).unwrap_or_default();
-    let rows = Rows::of(&drafts);
+    let rows = Numbered::of(&drafts);
     let Sorted { mut by_id, order, removed, replaced_bytes } = sort(&rows);
     let doc_of = Docs::of(&order, rows.len);
     by_id.renumber(|at| doc_of.get(at));
@@ -32,8 +33,8 @@ pub(crate) fn assemble(mut drafts: Vec<Draft>) -> Assembled {
     match &order {
         Order::Reversed => {
             for (number, draft) in drafts.iter().enumerate().rev() {
-                for (at, row) in (0..narrow(draft.rows.len())).zip(&draft.rows).rev() {
-                    fields.push(number, row, draft.id(at));
+                for at in (0..narrow(draft.rows.len())).rev() {
+                    fields.push(number, &draft.rows.get(at as usize), draft.id(at));
                 }
             }
         }
@@ -42,7 +43,7 @@ pub(crate) fn assemble(mut drafts: Vec<Draft>) -> Assembled {
             for at in order {
                 let (number, row) = rows.locate(*at, &mut cursor);
                 let draft = &drafts[number];
-                fields.push(number, &draft.rows[row as usize], draft.id(row));
+                fields.push(number, &draft.rows.get(row as usize), draft.id(row));
             }
         }
     }
@@ -139,13 +140,13 @@ impl<'a> Fields<'a> {
 }
 
 /// Numbers the rows of all drafts from 0.
-struct Rows<'a> {
+struct Numbered<'a> {
     drafts: &'a [Draft],
     starts: Vec<u32>,
     len: usize,
 }
 
-impl<'a> Rows<'a> {
+impl<'a> Numbered<'a> {
     fn of(drafts: &'a [Draft]) -> Self {
         let mut len = 0;
         let starts = drafts
@@ -171,9 +172,9 @@ impl<'a> Rows<'a> {
         (*cursor, at - self.starts[*cursor])
     }
 
-    fn row(&self, at: u32) -> &'a Row {
+    fn row(&self, at: u32) -> Row {
         let (draft, row) = self.locate(at, &mut 0);
-        &self.drafts[draft].rows[row as usize]
+        self.drafts[draft].rows.get(row as usize)
     }
 
     fn id(&self, at: u32) -> &'a [u8] {
@@ -242,7 +243,7 @@ impl Order {
 }
 
 /// Goes over the ids once; the rows are more than the cache holds.
-fn sort(rows: &Rows<'_>) -> Sorted {
+fn sort(rows: &Numbered<'_>) -> Sorted {
     let mut by_id = Table::with_capacity(rows.len);
     let (mut replaced, mut replaced_bytes) = (Vec::new(), 0);
     let mut at = 0;
@@ -288,12 +289,12 @@ fn sort(rows: &Rows<'_>) -> Sorted {
 }
 
 /// Returns the rows that are not gone, newest first and then by id.
-fn by_time(rows: &Rows<'_>, is_gone: &[bool]) -> Vec<u32> {
-    let all = rows.drafts.iter().flat_map(|draft| &draft.rows);
+fn by_time(rows: &Numbered<'_>, is_gone: &[bool]) -> Vec<u32> {
+    let all = rows.drafts.iter().flat_map(|draft| draft.rows.iter());
     let is_there = |at: u32| !is_gone.get(at as usize).is_some_and(|is_gone| *is_gone);
     let mut keys: Vec<u128> = Vec::with_capacity(rows.len);
     let there = (0_u32..).zip(all).filter(|(at, _)| is_there(*at));
-    keys.extend(there.map(|(at, row)| key(row) | u128::from(at)));
+    keys.extend(there.map(|(at, row)| key(&row) | u128::from(at)));
     // In the order of time but for a few, as many files are, this is about one pass.
     keys.sort_unstable();
     let number = |key: &u128| u32::try_from(key & u128::from(u32::MAX)).expect("32 bits");

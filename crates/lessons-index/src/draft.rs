@@ -9,6 +9,7 @@ use crate::lesson::Lesson;
 use crate::memory::Memory;
 use crate::plain::{self, Plain};
 use crate::record::{Field, Record};
+use crate::rows::{Row, Rows};
 use crate::segment::Segment;
 use crate::stamp::{self, Parts};
 
@@ -27,7 +28,7 @@ pub(crate) const MAX_SEGMENT_BYTES: usize = 2 * MAX_CHUNK_BYTES;
 const LARGE_CHUNK_BYTES: usize = 4 << 20;
 
 /// Says where the line of a lesson stands.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) chunk: u32,
     pub(crate) at: u32,
@@ -35,14 +36,14 @@ pub(crate) struct Place {
 }
 
 /// Says where two texts stand in the line of a lesson, or that they have to be looked for.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Texts {
     pub(crate) message: Spot,
     pub(crate) resolution: Spot,
 }
 
 /// Is where a text stands in a line that is not too long. An absent text is an empty one.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Spot {
     at: u16,
     /// The upper bit tells whether it has escapes.
@@ -82,6 +83,26 @@ impl Spot {
 impl Texts {
     pub(crate) const UNKNOWN: Self = Self { message: Spot::UNKNOWN, resolution: Spot::UNKNOWN };
 
+    /// Returns all of it in one word.
+    #[inline]
+    pub(crate) fn bits(self) -> u64 {
+        let Self { message, resolution } = self;
+        let parts = [message.at, message.len, resolution.at, resolution.len].map(u64::from);
+        parts[0] | parts[1] << 16 | parts[2] << 32 | parts[3] << 48
+    }
+
+    /// Returns what was in a word.
+    #[inline]
+    pub(crate) fn of_bits(bits: u64) -> Self {
+        let bytes = bits.to_le_bytes();
+        let (numbers, _) = bytes.as_chunks();
+        let number = |at: usize| u16::from_le_bytes(numbers[at]);
+        Self {
+            message: Spot { at: number(0), len: number(1) },
+            resolution: Spot { at: number(2), len: number(3) },
+        }
+    }
+
     #[inline]
     fn of_plain(line: &Plain<'_>) -> Self {
         let of = |text| Spot::of(line.place(text));
@@ -94,18 +115,6 @@ impl Texts {
 pub(crate) struct Votes {
     pub(crate) helpful: u64,
     pub(crate) harmful: u64,
-}
-
-/// Is a lesson without its texts.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Row {
-    pub(crate) times: u64,
-    pub(crate) seconds: i64,
-    pub(crate) nanos: i32,
-    pub(crate) place: Place,
-    /// By [`Field`], numbers of the draft's symbols.
-    pub(crate) symbols: [u32; 4],
-    pub(crate) texts: Texts,
 }
 
 /// Is what the numbers of some rows are between.
@@ -164,7 +173,7 @@ impl Bounds {
 #[derive(Debug, Default)]
 pub(crate) struct Draft {
     pub(crate) chunks: Vec<Chunk>,
-    pub(crate) rows: Vec<Row>,
+    pub(crate) rows: Rows,
     pub(crate) symbols: [Symbols; 4],
     /// Are those of several drafts, in place of its own.
     pub(crate) shared: Option<Arc<[Symbols; 4]>>,
@@ -258,7 +267,7 @@ impl Draft {
     pub(crate) fn make_room(&mut self, times: usize) {
         // Lines differ a little in length.
         let of = |len: usize| (len * times).saturating_mul(9) / 8;
-        self.rows.reserve(of(self.rows.len()));
+        self.rows.make_room(of(self.rows.len()));
         self.ids.reserve(of(self.ids.len()));
         self.id_ends.reserve(of(self.id_ends.len()));
     }
@@ -279,7 +288,7 @@ impl Draft {
             *number = symbols.intern(text);
         }
         self.bounds.take(&entry, self.rows.len());
-        self.rows.push(Row {
+        self.rows.push(&Row {
             times: entry.times,
             seconds: entry.seconds,
             nanos: entry.nanos,

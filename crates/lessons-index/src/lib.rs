@@ -134,6 +134,7 @@ mod reader;
 mod recall;
 mod record;
 mod report;
+mod rows;
 mod scan;
 mod seen;
 mod segment;

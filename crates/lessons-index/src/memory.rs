@@ -9,7 +9,7 @@ use memmap2::MmapMut;
 const MAPPED_FROM: usize = 4 << 20;
 
 /// As long as pages are where they are huge.
-const HUGE_PAGE: usize = 2 << 20;
+pub(crate) const HUGE_PAGE: usize = 2 << 20;
 
 /// Holds bytes; many of them in huge pages, where the system has such.
 ///

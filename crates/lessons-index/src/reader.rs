@@ -5,11 +5,17 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-use crate::memory::Memory;
+use crate::memory::{HUGE_PAGE, Memory};
 use crate::options::Options;
 
-/// Bytes of a part, if its lines are not longer. Whole huge pages.
-const PART_BYTES: usize = 8 << 20;
+/// Most bytes of a part, if its lines are not longer: their rows are about a huge page.
+const PART_BYTES: usize = 16 << 20;
+
+/// Least bytes of a part.
+const MIN_PART_BYTES: usize = 4 << 20;
+
+/// Parts of a file that is not too large, so that no thread waits long for the last.
+const PARTS: u64 = 16;
 
 /// Bytes in which the end of a part is looked for.
 const END_BYTES: usize = 32 << 10;
@@ -29,6 +35,7 @@ pub(crate) struct Reader<'f> {
     file: &'f File,
     reading: Reading,
     max_line_bytes: usize,
+    part_bytes: usize,
     /// How many parts were handed out.
     count: usize,
     /// Where the bytes begin that nobody has read or is to read.
@@ -52,9 +59,11 @@ pub(crate) struct Raw {
 
 impl<'f> Reader<'f> {
     pub(crate) fn new(file: &'f File, len: u64, options: &Options, reading: Reading) -> Self {
+        let part_bytes = usize::try_from(len / PARTS).unwrap_or(PART_BYTES);
         Self {
             file,
             reading,
+            part_bytes: part_bytes.clamp(MIN_PART_BYTES, PART_BYTES).next_multiple_of(HUGE_PAGE),
             max_line_bytes: options.max_line_bytes,
             count: 0,
             offset: 0,
@@ -71,7 +80,7 @@ impl<'f> Reader<'f> {
         while !self.is_done {
             let known = self.rest.len();
             // One byte more than there should be, to see the end.
-            let wanted = PART_BYTES.max(known * 2).min(known.saturating_add(self.left) + 1);
+            let wanted = self.part_bytes.max(known * 2).min(known.saturating_add(self.left) + 1);
             let mut bytes = Memory::zeroed(wanted);
             bytes[..known].copy_from_slice(&self.rest);
             let mut unread = match self.reading {

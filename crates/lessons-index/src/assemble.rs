@@ -25,9 +25,7 @@ pub(crate) fn assemble(mut drafts: Vec<Draft>) -> Assembled {
     drafts.retain(|draft| !draft.rows.is_empty());
     let fast = drafts.first().map(|draft| draft.fast.clone()).unwrap_or_default();
     let rows = Numbered::of(&drafts);
-    let Sorted { mut by_id, order, removed, replaced_bytes } = sort(&rows);
-    let doc_of = Docs::of(&order, rows.len);
-    by_id.renumber(|at| doc_of.get(at));
+    let Sorted { by_id, order, doc_of, removed, replaced_bytes } = sort(&rows);
     let names = Names::of(&drafts);
     let mut fields = Fields::new(&drafts, &names, order.len(rows.len));
     match &order {
@@ -216,8 +214,9 @@ const TOGETHER: usize = 32;
 
 /// Is which rows hold.
 struct Sorted {
-    /// The last row of each id.
+    /// The docs that the last rows of each id become.
     by_id: Table,
+    doc_of: Docs,
     /// Those rows without tombstones, newest first and then by id.
     order: Order,
     /// The ids of the tombstones.
@@ -246,19 +245,25 @@ impl Order {
 fn sort(rows: &Numbered<'_>) -> Sorted {
     let mut by_id = Table::with_capacity(rows.len);
     let (mut replaced, mut replaced_bytes) = (Vec::new(), 0);
+    // Most files are in the order of time and have no id twice: then these are the docs already.
+    let is_rising = bounds(rows.drafts).rise.is_some();
+    let last = narrow(rows.len).saturating_sub(1);
+    let number = |at: u32| if is_rising { last - at } else { at };
     let mut at = 0;
     for draft in rows.drafts {
         let count = narrow(draft.rows.len());
         for first in (0..count).step_by(TOGETHER) {
             let some = first..count.min(first + narrow(TOGETHER));
             let mut hashes = [0; TOGETHER];
-            for (hash, number) in hashes.iter_mut().zip(some.clone()) {
-                *hash = hash::of_bytes(draft.id(number));
+            for (hash, row) in hashes.iter_mut().zip(some.clone()) {
+                *hash = hash::of_bytes(draft.id(row));
             }
             by_id.touch(hashes[..some.len()].iter().copied());
-            for (number, hash) in some.zip(hashes) {
-                let id = draft.id(number);
-                if let Some(old) = by_id.put(hash, at, |old| rows.id(old) == id) {
+            for (row, hash) in some.zip(hashes) {
+                let id = draft.id(row);
+                let is_same = |old| rows.id(number(old)) == id;
+                if let Some(old) = by_id.put(hash, number(at), is_same) {
+                    let old = number(old);
                     replaced.push(old);
                     replaced_bytes += u64::from(rows.row(old).place.len) + 1;
                 }
@@ -276,16 +281,20 @@ fn sort(rows: &Numbered<'_>) -> Sorted {
         is_gone.resize(rows.len, false);
         replaced.iter().chain(&tombstones).for_each(|at| is_gone[*at as usize] = true);
     }
-    let order = match bounds(rows.drafts).rise {
-        Some(_) if is_gone.is_empty() => Order::Reversed,
-        Some(_) => {
+    let order = match is_rising {
+        true if is_gone.is_empty() => Order::Reversed,
+        true => {
             let is_there = |at: &u32| !is_gone[*at as usize];
             Order::Listed((0..narrow(rows.len)).rev().filter(is_there).collect())
         }
-        None => Order::Listed(by_time(rows, &is_gone)),
+        false => Order::Listed(by_time(rows, &is_gone)),
     };
+    let doc_of = Docs::of(&order, rows.len);
+    if let Order::Listed(_) = &order {
+        by_id.renumber(|at| doc_of.get(number(at)));
+    }
     let removed = tombstones.iter().map(|at| text(rows.id(*at).to_owned())).collect();
-    Sorted { by_id, order, removed, replaced_bytes }
+    Sorted { by_id, doc_of, order, removed, replaced_bytes }
 }
 
 /// Returns the rows that are not gone, newest first and then by id.

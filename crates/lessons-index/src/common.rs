@@ -22,12 +22,17 @@ pub(crate) struct Common<'s> {
 }
 
 impl<'s> Common<'s> {
-    /// Takes one row or more, of which each is long enough for the range.
-    pub(crate) fn new(rows: impl Iterator<Item = &'s [u64]>, docs: Range<u32>) -> Self {
+    /// Takes up to [`MAX_ROWS`] rows, of which each is long enough for the range.
+    pub(crate) fn new(
+        first: &'s [u64],
+        others: impl Iterator<Item = &'s [u64]>,
+        docs: Range<u32>,
+    ) -> Self {
         let (start, end) = (docs.start as usize, docs.end as usize);
         let words = end.div_ceil(64);
-        let mut common = Self { rows: [&[]; MAX_ROWS], count: 0, end, at: start / 64, left: 0 };
-        for row in rows {
+        let mut common =
+            Self { rows: [&first[..words]; MAX_ROWS], count: 1, end, at: start / 64, left: 0 };
+        for row in others {
             common.rows[common.count] = &row[..words];
             common.count += 1;
         }
@@ -37,22 +42,17 @@ impl<'s> Common<'s> {
         common
     }
 
-    fn rows(&self) -> &[&'s [u64]] {
-        &self.rows[..self.count]
-    }
-
     fn word(&self, at: usize) -> u64 {
-        self.rows().iter().fold(u64::MAX, |word, row| word & row[at])
+        self.rows[..self.count].iter().fold(u64::MAX, |word, row| word & row[at])
     }
 
     /// Returns the next place with a word that is not empty.
     fn next_word(&self) -> Option<usize> {
-        match *self.rows() {
+        match self.rows[..self.count] {
             [a, b] => find(self.at + 1, [a, b]),
             [a, b, c] => find(self.at + 1, [a, b, c]),
-            [a, b, c, d] => find(self.at + 1, [a, b, c, d]),
-            [a] => find(self.at + 1, [a]),
-            _ => None,
+            // Where there are fewer the first is there again.
+            _ => find(self.at + 1, self.rows),
         }
     }
 }
@@ -106,7 +106,8 @@ mod tests {
         for steps in [&[1][..], &[7], &[2, 3], &[1, 97], &[5, 7, 64], &[2, 3, 5, 7], &[33, 64]] {
             let rows: Vec<Vec<u64>> = steps.iter().map(|every| row(*every)).collect();
             for range in [0..LEN, 0..0, 1..2, 63..65, 64..128, 700..701, 129..2_400, 2_499..LEN] {
-                let common = Common::new(rows.iter().map(|row| &**row), range.clone());
+                let common =
+                    Common::new(&rows[0], rows[1..].iter().map(|row| &**row), range.clone());
                 let found: Vec<u32> = common.collect();
                 let is_in_all = |doc: &u32| steps.iter().all(|every| doc.is_multiple_of(*every));
                 let wanted: Vec<u32> = range.clone().filter(is_in_all).collect();

@@ -71,8 +71,7 @@ pub(crate) struct Failures {
     newest: Table,
     /// The next older lesson with the same fingerprint, or the lesson itself.
     older: Box<[u32]>,
-    /// The fingerprints of all lessons, of a segment so small that it will be merged soon; else
-    /// empty.
+    /// Those of all lessons, for merges, if there are no more than [`KEPT`]; else empty.
     kinds: Box<[Fingerprint]>,
 }
 
@@ -81,12 +80,12 @@ const KEPT: usize = 64 << 10;
 
 impl Failures {
     pub(crate) fn of(segment: &Segment) -> Self {
-        Self::of_kinds((0..segment.len()).map(|doc| Fingerprint::of_record(&segment.record(doc))))
+        let kind = |doc| Fingerprint::of_record(&segment.record(doc));
+        Self::of_kinds((0..segment.len()).map(kind).collect())
     }
 
     /// Takes the fingerprints of all lessons in order.
-    pub(crate) fn of_kinds(kinds: impl Iterator<Item = Fingerprint>) -> Self {
-        let kinds: Vec<Fingerprint> = kinds.collect();
+    pub(crate) fn of_kinds(kinds: Vec<Fingerprint>) -> Self {
         let mut all = Table::with_capacity(kinds.len());
         let mut older: Box<[u32]> = (0..narrow(kinds.len())).collect();
         let mut is_newest = vec![true; kinds.len()];

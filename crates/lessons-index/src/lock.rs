@@ -31,7 +31,7 @@ pub(crate) struct SidecarLock(Arc<Opened>);
 impl Drop for SidecarLock {
     fn drop(&mut self) {
         // Closing the file frees it in any case.
-        let _ = self.0.unlock();
+        let _ = self.0.file().unlock();
     }
 }
 
@@ -108,7 +108,7 @@ impl From<io::Error> for NoLock {
 }
 
 fn try_lock(file: &Arc<Opened>) -> io::Result<Option<SidecarLock>> {
-    match file.try_lock() {
+    match file.file().try_lock() {
         Ok(()) => Ok(Some(SidecarLock(Arc::clone(file)))),
         Err(TryLockError::WouldBlock) => Ok(None),
         // A signal that the process handles is no reason to give up.

@@ -2,7 +2,6 @@
 
 use std::fs::{File, Metadata};
 use std::io;
-use std::ops::Deref;
 use std::os::unix::fs::MetadataExt;
 
 /// Is a file that is open. Which one that is never changes, so it is asked for once.
@@ -12,8 +11,8 @@ pub(crate) struct Opened {
     identity: Identity,
 }
 
-/// Tells files apart, of which one at least is open: the number of a file that was removed goes to
-/// the next.
+/// Names a file by its device and its number there. Good only while one of the two that are compared
+/// is open: the number of a file that was removed is given to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     device: u64,
@@ -26,7 +25,11 @@ impl Opened {
         Ok(Self { file, identity })
     }
 
-    /// Returns whether this is what is known of the same file, whatever it was found by.
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Returns whether `other` is the metadata of this file.
     pub(crate) fn is(&self, other: &Metadata) -> bool {
         self.identity == Identity::of(other)
     }
@@ -35,13 +38,5 @@ impl Opened {
 impl Identity {
     pub(crate) fn of(metadata: &Metadata) -> Self {
         Self { device: metadata.dev(), inode: metadata.ino() }
-    }
-}
-
-impl Deref for Opened {
-    type Target = File;
-
-    fn deref(&self) -> &File {
-        &self.file
     }
 }

@@ -79,7 +79,7 @@ impl<'a> Plain<'a> {
         Quoted { start, end, is_escaped }
     }
 
-    fn text(&self, text: usize) -> Cow<'a, str> {
+    pub(crate) fn text(&self, text: usize) -> Cow<'a, str> {
         let Quoted { start, end, is_escaped } = self.place(text);
         let quoted = &self.line[start..end];
         if is_escaped { decode(quoted).into() } else { Cow::Borrowed(quoted) }

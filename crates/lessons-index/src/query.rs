@@ -108,7 +108,8 @@ impl<'s> Query<'s> {
     /// Asks for this value under this key of `metadata`; several keys may be asked for. Decodes
     /// the lines that all other conditions leave.
     pub fn metadata(mut self, key: impl Into<String>, value: impl Into<Value>) -> Self {
-        self.selection.metadata.push((key.into(), value.into()));
+        let known = self.selection.metadata.iter().cloned();
+        self.selection.metadata = known.chain([(key.into(), value.into())]).collect();
         self
     }
 

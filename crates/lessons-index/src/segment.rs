@@ -251,10 +251,14 @@ impl Segment {
         self.first_of(0..self.len(), test)
     }
 
-    /// Returns the first lesson that was seen in no second from this one on; most likely it is near
-    /// the start.
-    pub(crate) fn first_before(&self, second: i64) -> u32 {
-        crate::draft::narrow(self.seconds.first_before(second))
+    /// Returns the first lesson that was seen before a time; most likely it is near the start.
+    pub(crate) fn first_before(&self, time: (i64, i32)) -> u32 {
+        let (second, nanos) = time;
+        let before = |second| crate::draft::narrow(self.seconds.first_before(second));
+        if self.nanos.is_empty() {
+            return before(second.saturating_add(i64::from(nanos > 0)));
+        }
+        self.first_of(before(second.saturating_add(1))..before(second), |other| other < time)
     }
 
     fn first_of(&self, docs: Range<u32>, test: impl Fn((i64, i32)) -> bool) -> u32 {

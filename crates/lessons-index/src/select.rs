@@ -35,7 +35,7 @@ pub(crate) struct Selection<'s> {
     pub(crate) exact: [Option<Vec<String>>; 4],
     /// Shared by the walks, which a copy in each would make large.
     pub(crate) needle: Option<Arc<Finder<'static>>>,
-    pub(crate) metadata: Vec<(String, Value)>,
+    pub(crate) metadata: Arc<[(String, Value)]>,
     pub(crate) min_times: u64,
     pub(crate) since: Bound<Parts>,
     pub(crate) until: Bound<Parts>,
@@ -93,7 +93,7 @@ impl<'s> Selection<'s> {
             state,
             exact: Default::default(),
             needle: None,
-            metadata: Vec::new(),
+            metadata: Arc::default(),
             min_times: 0,
             since: Bound::Unbounded,
             until: Bound::Unbounded,
@@ -102,7 +102,7 @@ impl<'s> Selection<'s> {
         }
     }
 
-    /// Returns the selected lessons in order; only the first `limit` are asked for.
+    /// Returns the selected lessons in order; only the first `limit` are asked for, one at least.
     pub(crate) fn ordered(&self, limit: usize) -> Selected<'s> {
         match self.sort {
             Sort::Recent if limit <= FEW => self.newest(limit),
@@ -174,6 +174,7 @@ impl<'s> Selection<'s> {
             found.sort_unstable_by(|a, b| self.sort.compare(a, b));
             found.truncate(limit);
         };
+        // Walks over all pages in one loop, which `extend` does not.
         self.slots().filter(|lesson| self.is_behind(lesson)).for_each(|lesson| found.push(lesson));
         settle(&mut found);
         let newest = |segment: &'s Arc<Segment>| (segment.time_parts(0), &**segment);
@@ -187,8 +188,8 @@ impl<'s> Selection<'s> {
                 break;
             }
             let mut range = self.range(segment);
-            if let Some((seconds, _)) = oldest {
-                range.end = range.end.min(segment.first_before(seconds));
+            if let Some(oldest) = oldest {
+                range.end = range.end.min(segment.first_before(oldest));
             }
             let before = found.len();
             if range.len() <= NEAR {

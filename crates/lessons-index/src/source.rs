@@ -141,7 +141,7 @@ impl Source {
             None => self.lock_only(&target)?,
         };
         let (file, look) = self.open()?;
-        self.catch_up(&file, &look)?;
+        self.catch_up(file.file(), &look)?;
         Ok(Locked { file, target, held })
     }
 
@@ -178,7 +178,7 @@ impl Source {
         locked: &Locked,
         lessons: &[Arc<Lesson>],
     ) -> Result<bool, WriteError> {
-        let file: &File = &locked.file;
+        let file = locked.file.file();
         let mut bytes = Vec::with_capacity(lessons.iter().map(|l| l.raw().len() + 1).sum());
         // A last line without an end, whole or torn, must not be glued to ours.
         if self.intake.is_inside_line() && !lessons.is_empty() {
@@ -228,7 +228,7 @@ impl Source {
             // It cannot be said, so it is the same.
             Err(_) => {
                 let failed = |source| OpenError::Read { path: self.path.clone(), source };
-                Look::of(file).map(Some).map_err(failed)
+                Look::of(file.file()).map(Some).map_err(failed)
             }
         }
     }

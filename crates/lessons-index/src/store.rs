@@ -10,7 +10,7 @@ use crate::marks::Wanted;
 use crate::segment::Segment;
 use crate::state::{Change, State};
 use crate::sync::{Mutex, Swap, lock};
-use crate::tail::{PAGE, Page, Slot};
+use crate::tail::{PAGE, Page};
 
 /// Is the one place that readers look at and the writer changes.
 ///
@@ -32,8 +32,8 @@ impl Default for Store {
 }
 
 /// A segment that is more than so many times as large as what comes to it stays as it is. Of 100,000
-/// lessons that come one by one each is copied eight times, and readers find two or three segments
-/// beside the largest; with half of this it would be five times, and three or four segments.
+/// lessons that come one by one each is copied eight times, of a million eleven times, and there are
+/// two or three segments; with half of this it would be five and seven times, and three or four.
 const GROWTH: usize = 4;
 
 /// Is held by who merges. If that ends by a panic, the next change begins anew.
@@ -213,26 +213,43 @@ impl Merge {
         // Only the visible are here, each once, so that it does not matter which come together.
         let segments = groups(drafts, max_bytes).into_iter().map(|drafts| assemble(drafts).segment);
         let segments: Vec<Segment> = segments.filter(|segment| segment.len() > 0).collect();
-        if self.is_warm {
-            for segment in &segments {
-                // To make one takes longer than all else about a merge.
-                let kinds = (0..segment.len()).map(|doc| self.kind(segment, doc));
-                let _ = segment.failures.set(Failures::of_kinds(kinds));
-                segment.warm();
+        // To make a fingerprint takes longer than all else about a merge.
+        if self.is_warm || self.segments.iter().any(|segment| segment.failures.get().is_some()) {
+            for (segment, kinds) in segments.iter().zip(self.kinds(&segments)) {
+                let is_new = segment.failures.set(Failures::of_kinds(kinds)).is_ok();
+                debug_assert!(is_new, "nobody else has the segment yet");
             }
+        }
+        if self.is_warm {
+            segments.iter().for_each(Segment::warm);
         }
         segments
     }
 
-    /// Returns the fingerprint of a lesson that was merged, as it is known where that came from.
-    fn kind(&self, merged: &Segment, doc: u32) -> Fingerprint {
-        let (id, hash) = (merged.id(doc), hash::of(merged.id(doc)));
-        let in_page = |page: &Arc<Page>| page.find(PAGE, hash, id, self.seq).map(Slot::kind);
-        let in_segment =
-            |segment: &Arc<Segment>| segment.find(hash, id, self.seq).map(|doc| segment.kind(doc));
-        let known = self.pages.iter().find_map(in_page);
-        let known = known.or_else(|| self.segments.iter().find_map(in_segment));
-        known.unwrap_or_else(|| merged.kind(doc))
+    /// Returns the fingerprints of what was merged, as they are known where that came from.
+    fn kinds(&self, merged: &[Segment]) -> Vec<Vec<Fingerprint>> {
+        let none = |segment: &Segment| vec![None; segment.len() as usize];
+        let mut kinds: Vec<Vec<Option<Fingerprint>>> = merged.iter().map(none).collect();
+        let mut put = |id: &str, kind: Fingerprint| {
+            let hash = hash::of(id);
+            let found = merged.iter().zip(&mut kinds).find_map(|(segment, kinds)| {
+                let doc = segment.find(hash, id, self.seq)?;
+                Some(&mut kinds[doc as usize])
+            });
+            if let Some(found) = found {
+                *found = Some(kind);
+            }
+        };
+        for slot in self.pages.iter().flat_map(|page| page.visible(PAGE, self.seq, Wanted::ALL)) {
+            put(&slot.lesson.id, slot.kind());
+        }
+        for segment in &self.segments {
+            for doc in (0..segment.len()).filter(|doc| segment.is_visible(*doc, self.seq)) {
+                put(segment.id(doc), segment.kind(doc));
+            }
+        }
+        let known = |kind: Option<Fingerprint>| kind.expect("what was merged came from somewhere");
+        kinds.into_iter().map(|kinds| kinds.into_iter().map(known).collect()).collect()
     }
 }
 
@@ -312,6 +329,41 @@ mod tests {
         let state = store.current();
         assert!(state.segments.iter().all(|segment| segment.dead_count() == 0));
         assert_eq!((state.alive, state.segments.len()), (4 * PAGE, 1));
+    }
+
+    /// A fingerprint of another lesson would have failures counted for that one, in the file. And they
+    /// were made anew for an index that nobody asks for texts.
+    #[test]
+    fn fingerprints_go_along_with_their_lessons() {
+        for is_warm in [false, true] {
+            let store = Store::default();
+            let publish = |ids: std::ops::Range<usize>, text: &str| {
+                let message = |n: usize| format!("error {text}{} in E{n:04}", "x".repeat(n % 7));
+                let line = |n| format!("{{\"id\":\"{n}\",\"failure_msg\":\"{}\"}}", message(n));
+                let lesson = |n| Arc::new(Lesson::parse_line(&line(n)).unwrap());
+                let lessons = ids.map(lesson).collect();
+                store.publish(Change { lessons, ..Change::default() })
+            };
+            assert!(!publish(0..6 * PAGE, "first"));
+            let first = Arc::clone(&store.current().segments[0]);
+            first.failures();
+            if is_warm {
+                first.warm();
+            }
+            assert!(publish(5 * PAGE / 2..7 * PAGE / 2, "second"));
+            assert!(!publish(8 * PAGE..9 * PAGE, "third"));
+            store.merge();
+            let state = store.current();
+            assert_eq!((state.segments.len(), state.pages.len(), state.alive), (1, 0, 7 * PAGE));
+            let merged = &state.segments[0];
+            assert!(merged.failures.get().is_some());
+            for doc in 0..merged.len() {
+                let wanted = Fingerprint::of_record(&merged.record(doc));
+                assert_eq!(merged.failures().kind(doc), Some(wanted));
+                let found = state.find_kind(wanted, |id| id == merged.id(doc));
+                assert_eq!(found.map(|lesson| lesson.id()), Some(merged.id(doc)));
+            }
+        }
     }
 
     /// It took the next larger one with it, which was copied for nothing.

@@ -135,8 +135,7 @@ impl<'s> LessonRef<'s> {
         }
     }
 
-    /// Returns the fingerprint of the failure. Decodes the line, if the lesson was not added just
-    /// now.
+    /// Returns the fingerprint of the failure. Decodes the line, unless it is known.
     pub fn fingerprint(&self) -> Fingerprint {
         match self.0 {
             Inner::Doc(segment, doc) => segment.kind(doc),

@@ -23,8 +23,8 @@ use crate::view::LessonRef;
 /// rather than have all messages folded for one query.
 const SHORT: usize = 16;
 
-/// Walks over the selected lessons of a segment, newest first. Made without memory of its own, as
-/// there is one for each segment of each query.
+/// Walks over the selected lessons of a segment, newest first. There is one for each segment of each
+/// query, so that it gets no memory of its own where one value of a field is asked for.
 pub(crate) struct Walk<'s> {
     along: Along<'s>,
     check: Check<'s>,
@@ -45,7 +45,7 @@ struct Check<'s> {
     segment: &'s Segment,
     fields: Fields<'s>,
     needle: Option<Arc<Finder<'static>>>,
-    metadata: Vec<(String, Value)>,
+    metadata: Arc<[(String, Value)]>,
     min_times: u64,
     seq: u64,
     is_whole: bool,
@@ -62,7 +62,7 @@ impl<'s> Walk<'s> {
             segment,
             fields: Fields::default(),
             needle: selection.needle.clone(),
-            metadata: selection.metadata.clone(),
+            metadata: Arc::clone(&selection.metadata),
             min_times: selection.min_times,
             seq: selection.state.seq,
             is_whole: segment.is_whole(),
@@ -110,8 +110,12 @@ impl<'s> Check<'s> {
         self.is_short = first.is_some_and(|first| first.len <= self.segment.len() as usize / SHORT);
         // One alone has a list, which is walked faster than its bits.
         let bits = |field: &Option<Asked<'s>>| field.as_ref().and_then(|field| field.bits);
-        if count >= 2 && fields.iter().all(|field| bits(field).is_some()) {
-            let common = Common::new(fields.iter().filter_map(bits), range);
+        if count >= 2
+            && fields.iter().all(|field| bits(field).is_some())
+            && let Some((first, others)) = fields.split_first()
+            && let Some(first) = bits(first)
+        {
+            let common = Common::new(first, others.iter().filter_map(bits), range);
             self.fields = Fields::default();
             return Along::Common(common);
         }

@@ -102,8 +102,10 @@ impl Shared<'_> {
     fn compare(&self, what: &str, read: impl Fn(&LessonsIndex)) -> Result<f64> {
         let (mut alone, mut rested, mut beside) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
-            alone.push(again(|| read(self.quiet)).0);
-            rested.push(again(|| read(self.busy)).0);
+            warm_up(|| read(self.quiet));
+            alone.push(took(|| read(self.quiet)).0);
+            warm_up(|| read(self.busy));
+            rested.push(took(|| read(self.busy)).0);
             let before = self.written.load(Relaxed);
             self.say(WRITE);
             // It has to be at work first.
@@ -113,7 +115,7 @@ impl Shared<'_> {
                 }
                 thread::yield_now();
             }
-            read(self.busy);
+            warm_up(|| read(self.busy));
             let before = self.written.load(Relaxed);
             let (cpu, wall) = took(|| read(self.busy));
             let written = self.written.load(Relaxed) - before;
@@ -163,11 +165,10 @@ fn write(
     }
 }
 
-/// Does it some times and times the last, which finds in the cache what it needs, and not what others
-/// have left there.
-fn again(work: impl Fn()) -> (Duration, Duration) {
+/// Does it some times, so that the next time finds in the cache what it needs, and not what others have
+/// left there.
+fn warm_up(work: impl Fn()) {
     (0..3).for_each(|_| work());
-    took(work)
 }
 
 fn took(work: impl FnOnce()) -> (Duration, Duration) {

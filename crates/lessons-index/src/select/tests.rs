@@ -13,7 +13,8 @@ use crate::state::{BULK, Change, State};
 use crate::view::LessonRef;
 
 /// Each alone, and some together.
-const CONDITIONS: [u8; 9] = [0, 0b1, 0b10, 0b100, 0b1000, 0b1_0000, 0b110, 0b1_0011, 0b1_1101];
+const CONDITIONS: [u8; 11] =
+    [0, 0b1, 0b10, 0b100, 0b1000, 0b1_0000, 0b110, 0b1_0011, 0b1_1101, 0b10_0000, 0b10_1010];
 
 /// Is when the lessons of one publication were seen: how many seconds from when on.
 type Times = (i64, i64);
@@ -31,6 +32,8 @@ fn mixed(a: usize, b: usize) -> usize {
 
 fn lesson(n: usize, seed: usize, (start, spread): Times) -> Arc<Lesson> {
     let of = |kind: usize, count: usize| mixed(n, seed + kind) % count;
+    // Some publications have whole seconds only.
+    let has_nanos = i32::try_from(seed % 3).expect("it is small").min(1);
     let mut lesson = Lesson::builder(n.to_string())
         .failure_type(format!("type {}", of(1, 3)))
         .task_type(format!("task {}", of(2, 40)))
@@ -38,7 +41,9 @@ fn lesson(n: usize, seed: usize, (start, spread): Times) -> Arc<Lesson> {
         .times_seen(of(4, 3) as u64);
     if of(5, 9) > 0 {
         let second = start + i64::try_from(of(6, 1 << 20)).expect("it is small") % spread;
-        lesson = lesson.last_seen(Timestamp::from_second(second).expect("it is a time"));
+        // Many are of one second.
+        let nanos = [0, 0, 1, 2, 999_999_999][of(8, 5)] * has_nanos;
+        lesson = lesson.last_seen(Timestamp::new(second, nanos).expect("it is a time"));
     }
     if of(7, 4) == 0 {
         lesson = lesson.metadata(serde_json::Map::from_iter([("host".into(), "a".into())]));
@@ -87,6 +92,9 @@ fn asked(state: &State, conditions: u8) -> Query<'_> {
     if is_on(4) {
         query = query.task_type("task 3").seen_at_least(1);
     }
+    if is_on(5) {
+        query = query.failure_type("type 1").task_type("task 5");
+    }
     query
 }
 
@@ -95,7 +103,7 @@ fn ids<'s>(query: &Query<'s>) -> Vec<&'s str> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(3))]
+    #![proptest_config(ProptestConfig::with_cases(6))]
 
     #[test]
     fn the_newest_few_of_several_segments_are_the_first_of_all(

@@ -58,19 +58,19 @@ pub(super) fn begin(
         Some((_, at)) => return Err(begun_elsewhere(&at, &here, place.state)),
         None => (None, Tips::new()),
     };
+    // Listed once, so that all below decides by the same. No other run lands meanwhile, and a branch that
+    // somebody moves is set from the commit listed here or not at all.
+    let known = place.repository.branches("batchyard").map_err(unreachable)?;
     let mut others = place.state.others().map_err(|error| unreachable(error.to_string()))?;
     let commits: Vec<ObjectId> = made.values().chain(others.values()).copied().collect();
     let present = place.repository.present(&commits).map_err(unreachable)?;
     others.retain(|_, commit| present.contains(commit));
-    if !others.is_empty() {
-        // A branch that is at its own commit again has nothing else in the place of it.
-        let branches = place.repository.branches("batchyard").map_err(unreachable)?;
-        let tip = |branch: &String| branches.get(branch).map(|local| local.tip);
-        others.retain(|branch, commit| {
-            let own = made.get(branch).copied();
-            own == Some(*commit) || own.is_none() || tip(branch) != own
-        });
-    }
+    // A branch that is at its own commit again has nothing else in the place of it.
+    others.retain(|branch, commit| {
+        let own = made.get(branch).copied();
+        let tip = known.get(branch).map(|local| local.tip);
+        own == Some(*commit) || own.is_none() || tip != own
+    });
     if !made.values().all(|commit| present.contains(commit)) {
         // Gone with the repository that they were made in: they are made anew in this one.
         made.retain(|_, commit| present.contains(commit));
@@ -78,15 +78,13 @@ pub(super) fn begin(
     }
     let landed = landed(board, place, (remote, start), [&made, &others])?;
     let is_new = name.is_none();
-    let (known, bases, tips) = session.interrupt.shielded(|| {
-        let known = place.repository.branches("batchyard").map_err(unreachable)?;
+    let (bases, tips) = session.interrupt.shielded(|| {
         if is_new {
             // What stays for now is forgotten by a later run.
             let _ = place.repository.forget_left(&known, start);
         }
         say_what_stays(session, board, place, &known, &landed);
-        let (bases, tips) = set_branches(board, place, (remote, start), &known, (&made, &landed))?;
-        Ok((known, bases, tips))
+        set_branches(board, place, (remote, start), &known, (&made, &landed))
     })?;
     let name = match name {
         Some(name) => place.state.note_landing(&name, &here).map(|()| name),

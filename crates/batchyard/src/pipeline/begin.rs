@@ -25,6 +25,8 @@ pub(super) struct Begun {
     pub(super) tips: Tips,
     /// Those of the tips that the landing has made itself and that are not noted to be left over.
     pub(super) left: Vec<(String, ObjectId)>,
+    /// The commits of others that are noted to be gone on with in place of its own.
+    pub(super) others: Tips,
 }
 
 /// Branches and commits on them.
@@ -61,7 +63,8 @@ pub(super) fn begin(
     // Listed once, so that all below decides by the same. No other run lands meanwhile, and a branch that
     // somebody moves is set from the commit listed here or not at all.
     let known = place.repository.branches("batchyard").map_err(unreachable)?;
-    let mut others = place.state.others().map_err(|error| unreachable(error.to_string()))?;
+    let noted = place.state.others().map_err(|error| unreachable(error.to_string()))?;
+    let mut others = noted.clone();
     let commits: Vec<ObjectId> = made.values().chain(others.values()).copied().collect();
     let present = place.repository.present(&commits).map_err(unreachable)?;
     others.retain(|_, commit| present.contains(commit));
@@ -96,15 +99,20 @@ pub(super) fn begin(
     };
     let (foreign, mut left): (Vec<_>, Vec<_>) =
         tips.clone().into_iter().partition(|(branch, tip)| is_other(branch, tip));
-    // Before it lands: it is known by this where it has, also when somebody has gone on from it.
-    let noted = place.state.note_others_of(&tips, &foreign);
-    noted.map_err(|error| unreachable(error.to_string()))?;
+    // What was noted of branches that go on does not count any more; of the rest it does, also where its commit
+    // is not here.
+    let rest = noted.iter().filter(|(branch, _)| !tips.contains_key(*branch));
+    let others: Tips = rest.map(|(branch, tip)| (branch.clone(), *tip)).chain(foreign).collect();
+    if others != noted {
+        // Before it lands: it is known by this where it has, also when somebody has gone on from it.
+        place.state.note_others(&others).map_err(|error| unreachable(error.to_string()))?;
+    }
     let is_noted = |branch: &String, tip: ObjectId| {
         known.get(branch).is_some_and(|local| local.is_of_a_run && local.tip == tip)
     };
     left.retain(|(branch, tip)| !is_noted(branch, *tip));
     // What has been made already is no part of what is to be made.
-    Ok(Begun { name: format!("{name}/{}", made.len()), landed, bases, tips, left })
+    Ok(Begun { name: format!("{name}/{}", made.len()), landed, bases, tips, left, others })
 }
 
 /// Returns what of the commits of a landing is where the plan wants it: in the base, or else in the branch of

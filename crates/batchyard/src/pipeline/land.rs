@@ -151,9 +151,15 @@ pub(crate) fn unlanded(landing: &Landing, fault: &Failure, push: Push, state: &R
         }
         _ => "Or ",
     };
+    let how = match fault.kind.as_str() {
+        // Such as a push of somebody else: there may be nothing to put right.
+        "rejected" if !landing.is_refused_for_good => {
+            "run again to go on from what the remote has then, and put right what is in the way still"
+        }
+        _ => "put it right and run again to go on",
+    };
     Stop::unfinished(&fault.message).help(format_args!(
-        "the answers are kept; put it right and run again to go on: nothing is paid twice. {more}remove \
-         {state} to give the answers up"
+        "the answers are kept; {how}: nothing is paid twice. {more}remove {state} to give the answers up"
     ))
 }
 

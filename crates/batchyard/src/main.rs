@@ -22,6 +22,7 @@ mod wire;
 
 mod input;
 mod json;
+mod moved;
 mod suggest;
 
 mod exit;

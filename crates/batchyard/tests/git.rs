@@ -233,6 +233,23 @@ fn branches_land_on_what_the_remote_has_now() {
     assert_eq!(yard.git("remote.git", &["show", "main:README.md"]), "# b");
 }
 
+/// Only git's words about a lock said so.
+#[test]
+fn a_landing_that_others_overtake_each_time_says_to_run_again() {
+    let yard = Yard::with_repository();
+    let ops = lines(&[commit("a", "task/a", "a.txt", "a\n")]);
+    yard.run_with(["git", "apply", "--repo", "repo", "-"], ops).code(0);
+    let hook = yard.overtake("main");
+    let args = ["git", "land", "--repo", "repo", "--onto", "main", "task/a"];
+    let ran = yard.run(args).code(1);
+    assert!(ran.stdout.contains("somebody else has moved the branch at the remote"), "{ran:?}");
+    assert!(ran.stderr.contains("run again to land on what the remote has then"), "{ran:?}");
+    std::fs::remove_file(hook).expect("it is there");
+    let ran = yard.run(args).code(0);
+    assert!(!ran.stderr.contains("run again"), "{ran:?}");
+    assert_eq!(yard.git("remote.git", &["show", "main:a.txt"]), "a");
+}
+
 #[test]
 fn variables_of_git_do_not_lead_astray() {
     let yard = Yard::with_repository();
@@ -320,6 +337,7 @@ fn a_push_onto_a_branch_that_moved_does_what_it_is_told() {
         assert_eq!(ran.line("second")["status"], "landed");
         let at_remote = yard.git("remote.git", &["log", "--topo-order", "--format=%s", "shared"]);
         assert_eq!(at_remote, subjects, "{on_moved}");
+        assert_eq!(ran.stderr.contains("--on-moved merge"), on_moved == "fail", "{ran:?}");
         if on_moved == "fail" {
             assert_eq!(ran.line("p")["error"]["transient"], true);
         } else {

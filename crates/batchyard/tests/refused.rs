@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use common::plan::{another_plan, command, planned, run};
 use common::server::{Creates, Server};
-use common::{Yard, make_executable};
+use common::{Ran, Yard, make_executable};
 use serde_json::json;
 
 fn hook(yard: &Yard, name: &str, script: &str) {
@@ -198,6 +198,17 @@ fn what_is_in_the_way_for_a_while_costs_no_answers() {
     }
 }
 
+/// Replaces the branch of a task at the remote with the commands that the user is told.
+fn replace_as_told(yard: &Yard, ran: &Ran, branch: &str) {
+    let look = format!("git fetch origin {branch}");
+    let replace = format!("git push --force-with-lease={branch}:FETCH_HEAD origin {branch}");
+    for command in [look, replace] {
+        assert!(ran.stderr.contains(&command), "{command}: {ran:?}");
+        let args: Vec<&str> = command.split(' ').skip(1).collect();
+        yard.git("repo", &args);
+    }
+}
+
 /// The base has refused it, and its own branch is at the remote still when another run lands.
 #[test]
 fn a_branch_that_an_earlier_run_has_left_at_the_remote_says_how_to_replace_it() {
@@ -207,8 +218,39 @@ fn a_branch_that_an_earlier_run_has_left_at_the_remote_says_how_to_replace_it() 
     run(&yard, &Server::start(Creates::Work)).code(1);
     another_plan(&yard, &[("bad.txt", "c.txt")]);
     let ran = run(&yard, &Server::start(Creates::Work)).code(0);
-    let cure = "git push --force origin batchyard/two";
-    assert!(ran.stderr.contains("note: not pushed: ") && ran.stderr.contains(cure), "{ran:?}");
-    yard.git("repo", &["push", "--quiet", "--force", "origin", "batchyard/two"]);
+    assert!(ran.stderr.contains("note: not pushed: "), "{ran:?}");
+    replace_as_told(&yard, &ran, "batchyard/two");
     assert_eq!(yard.git("remote.git", &["show", "batchyard/two:c.txt"]), "made");
+}
+
+/// It was said to be left over, and the cure was to overwrite it unseen.
+#[test]
+fn what_somebody_pushes_to_a_branch_during_the_landing_is_to_be_looked_at() {
+    let yard = planned("", &[("one", "a.txt")]);
+    let hook = yard.overtake("batchyard/one");
+    let ran = run(&yard, &Server::start(Creates::Work)).code(0);
+    assert_eq!(yard.git("remote.git", &["show", "main:a.txt"]), "made");
+    assert_eq!(yard.git("remote.git", &["log", "-1", "--format=%s", "batchyard/one"]), "Theirs");
+    let why = "not pushed: batchyard/one: somebody else has moved the branch at the remote";
+    assert!(ran.stderr.contains(why), "{ran:?}");
+    std::fs::remove_file(hook).expect("it is there");
+    replace_as_told(&yard, &ran, "batchyard/one");
+    assert_eq!(yard.git("remote.git", &["show", "batchyard/one:a.txt"]), "made");
+}
+
+/// The user was told to put right what git said of a lock.
+#[test]
+fn a_run_that_others_overtake_each_time_says_to_run_again() {
+    let yard = planned("[land]\npush = \"base\"", &[("one", "a.txt")]);
+    let server = Server::start(Creates::Work);
+    let hook = yard.overtake("main");
+    let ran = run(&yard, &server).code(3);
+    for text in ["main is not pushed: somebody else has moved the branch", "run again to go on"] {
+        assert!(ran.stderr.contains(text), "{text}: {ran:?}");
+    }
+    assert!(!ran.stderr.contains("put it right"), "{ran:?}");
+    std::fs::remove_file(hook).expect("it is there");
+    run(&yard, &server).code(0);
+    assert_eq!(yard.git("remote.git", &["show", "main:a.txt"]), "made");
+    assert_eq!(server.creates().len(), 1);
 }

@@ -17,6 +17,23 @@ fn unprotect(hook: &std::path::Path) {
     std::fs::remove_file(hook).expect("it is there");
 }
 
+/// Runs with the base protected, so that all is answered and nothing lands.
+fn run_held(yard: &Yard, server: &Server) {
+    let hook = protect(yard);
+    run(yard, server).code(3);
+    unprotect(&hook);
+}
+
+/// Commits to the branch of the first task what somebody has made of its answer, and returns that commit.
+fn put_right(yard: &Yard, repository: &str, options: &[&str]) -> String {
+    yard.git(repository, &["switch", "--quiet", "batchyard/one"]);
+    yard.write(&format!("{repository}/a.txt"), "put right\n");
+    let commit = ["commit", "--quiet", "--all", "--message", "Put it right"];
+    yard.git(repository, &[&commit[..], options].concat());
+    yard.git(repository, &["switch", "--quiet", "main"]);
+    yard.git(repository, &["rev-parse", "batchyard/one"])
+}
+
 /// A second plan for the same repository, with a task of the same name.
 fn run_other(yard: &Yard, server: &Server, more: &str, path: &str) -> Ran {
     let head = format!(
@@ -40,11 +57,9 @@ fn another_run_that_took_the_branch_of_a_held_task_takes_nothing_of_it() {
     for push in ["base", "both"] {
         let yard = planned(&format!("[land]\npush = \"{push}\""), &[("one", "a.txt")]);
         let server = Server::start(Creates::Work);
-        let hook = protect(&yard);
-        // As if the branch could not be pushed either.
-        run(&yard, &server).code(3);
-        unprotect(&hook);
+        run_held(&yard, &server);
         if push == "both" {
+            // As if the branch could not be pushed either.
             yard.git("remote.git", &["branch", "--quiet", "-D", "batchyard/one"]);
         }
         run_other(&yard, &server, "[land]\npush = \"base\"", "b.txt").code(0);
@@ -61,13 +76,10 @@ fn another_run_that_took_the_branch_of_a_held_task_takes_nothing_of_it() {
 fn what_a_run_that_goes_on_leaves_is_no_part_of_the_next_one() {
     let yard = planned("[land]\npush = \"base\"", &[("one", "bad.txt"), ("two", "b.txt")]);
     let server = Server::start(Creates::Work);
-    let hook = protect(&yard);
-    run(&yard, &server).code(3);
-    unprotect(&hook);
+    run_held(&yard, &server);
     run_other(&yard, &server, "[land]\npush = \"base\"", "other.txt").code(0);
     let takes_no_bad = "#!/bin/sh\n! git ls-tree --name-only $3 | grep -q ^bad\n";
-    yard.write("remote.git/hooks/update", takes_no_bad);
-    make_executable(&hook);
+    make_executable(&yard.write("remote.git/hooks/update", takes_no_bad));
     let ran = run(&yard, &server).code(1);
     assert_eq!(
         (&ran.line("one")["status"], main_of(&yard).as_str()),
@@ -107,9 +119,7 @@ fn the_branch_of_a_held_task_whose_place_the_base_has_is_put_back() {
     for is_by_hand in [false, true] {
         let yard = planned("[land]\npush = \"base\"", &[("one", "a.txt")]);
         let server = Server::start(Creates::Work);
-        let hook = protect(&yard);
-        run(&yard, &server).code(3);
-        unprotect(&hook);
+        run_held(&yard, &server);
         if is_by_hand {
             yard.git("repo", &["branch", "--quiet", "--force", "batchyard/one", "main"]);
         } else {
@@ -152,9 +162,7 @@ fn what_another_run_left_is_no_part_of_a_landing_that_goes_on() {
 fn a_branch_of_a_held_task_that_somebody_deleted_is_made_again() {
     let yard = planned("", &[("one", "a.txt"), ("two", "b.txt")]);
     let server = Server::start(Creates::Work);
-    let hook = protect(&yard);
-    run(&yard, &server).code(3);
-    unprotect(&hook);
+    run_held(&yard, &server);
     yard.git("repo", &["branch", "--quiet", "-D", "batchyard/one"]);
     run(&yard, &server).code(0);
     assert_eq!(main_of(&yard), "README.md a.txt b.txt");
@@ -169,10 +177,7 @@ fn what_somebody_has_committed_to_a_held_branch_lands() {
         let server = Server::start(Creates::Work);
         let hook = protect(&yard);
         run(&yard, &server).code(3);
-        yard.git("repo", &["switch", "--quiet", "batchyard/one"]);
-        yard.write("repo/a.txt", "put right\n");
-        yard.git("repo", &["commit", "--quiet", "--all", "--message", "Put it right"]);
-        yard.git("repo", &["switch", "--quiet", "main"]);
+        put_right(&yard, "repo", &[]);
         if is_taken {
             run_other(&yard, &server, "[land]\npush = \"base\"", "b.txt").code(3);
         }
@@ -192,10 +197,7 @@ fn what_one_run_takes_off_a_branch_the_other_one_puts_back() {
     let server = Server::start(Creates::Work);
     let hook = protect(&yard);
     run(&yard, &server).code(3);
-    yard.git("repo", &["switch", "--quiet", "batchyard/one"]);
-    yard.write("repo/a.txt", "put right\n");
-    yard.git("repo", &["commit", "--quiet", "--all", "--message", "Put it right"]);
-    yard.git("repo", &["switch", "--quiet", "main"]);
+    put_right(&yard, "repo", &[]);
     run_other(&yard, &server, BASE, "b.txt").code(3);
     run(&yard, &server).code(3);
     unprotect(&hook);
@@ -233,11 +235,7 @@ fn what_somebody_has_amended_and_landed_is_not_done_again() {
         let server = Server::start(Creates::Work);
         let hook = protect(&yard);
         run(&yard, &server).code(3);
-        yard.git("repo", &["switch", "--quiet", "batchyard/one"]);
-        yard.write("repo/a.txt", "put right\n");
-        yard.git("repo", &["commit", "--quiet", "--all", "--amend", "--message", "Put it right"]);
-        let amended = yard.git("repo", &["rev-parse", "batchyard/one"]);
-        yard.git("repo", &["switch", "--quiet", "main"]);
+        let amended = put_right(&yard, "repo", &["--amend"]);
         let takes_no_bad = "#!/bin/sh\n! git ls-tree --name-only $3 | grep -q ^bad\n";
         yard.write("remote.git/hooks/update", takes_no_bad);
         // The remote goes away when it has taken the first one.
@@ -251,9 +249,6 @@ fn what_somebody_has_amended_and_landed_is_not_done_again() {
             std::fs::remove_dir_all(yard.path("repo")).expect("it is there");
             clone(&yard, false);
             std::fs::rename(yard.path("new"), yard.path("repo")).expect("it is there");
-            for (key, value) in [("user.name", "T"), ("user.email", "t@example.invalid")] {
-                yard.git("repo", &["config", key, value]);
-            }
         }
         let ran = run(&yard, &server).code(0);
         assert_eq!(main_of(&yard), "README.md a.txt bad.txt");
@@ -268,15 +263,9 @@ fn what_somebody_has_amended_and_landed_is_not_done_again() {
 fn what_somebody_has_pushed_to_a_held_branch_stays_there() {
     let yard = planned("[land]\npush = \"both\"", &[("one", "a.txt")]);
     let server = Server::start(Creates::Work);
-    let hook = protect(&yard);
-    run(&yard, &server).code(3);
-    unprotect(&hook);
+    run_held(&yard, &server);
     clone(&yard, false);
-    yard.git("new", &["switch", "--quiet", "batchyard/one"]);
-    yard.write("new/a.txt", "put right\n");
-    let identity = ["-c", "user.name=T", "-c", "user.email=t@example.invalid"];
-    let commit = ["commit", "--quiet", "--all", "--message", "Put it right"];
-    yard.git("new", &[&identity[..], &commit].concat());
+    put_right(&yard, "new", &[]);
     yard.git("new", &["push", "--quiet", "origin", "batchyard/one"]);
     let ran = run(&yard, &server).code(0);
     assert!(!ran.stderr.contains("not pushed"), "{ran:?}");
@@ -284,12 +273,15 @@ fn what_somebody_has_pushed_to_a_held_branch_stays_there() {
     assert_eq!(yard.git("remote.git", &["show", "main:a.txt"]), "made");
 }
 
-/// Makes the clone `new`, which may be one that asks its remote for what it lacks.
+/// Makes the clone `new`, in which can be committed; it may be one that asks its remote for what it lacks.
 fn clone(yard: &Yard, is_partial: bool) {
     yard.git("remote.git", &["config", "uploadpack.allowFilter", "true"]);
     let remote = format!("file://{}", yard.path("remote.git").display());
     let filter = if is_partial { &["--filter=blob:none"][..] } else { &[] };
     yard.git(".", &[&["clone", "--quiet"][..], filter, &[&remote, "new"]].concat());
+    for (key, value) in [("user.name", "T"), ("user.email", "t@example.invalid")] {
+        yard.git("new", &["config", key, value]);
+    }
 }
 
 /// A folder that was moved, a new clone elsewhere, and one in the very same place.
@@ -298,14 +290,9 @@ fn a_held_run_goes_on_where_the_project_is_now() {
     for (now, is_clone) in [("moved", false), ("moved", true), ("repo", true)] {
         let yard = planned("[land]\npush = \"base\"", &[("one", "a.txt"), ("two", "b.txt")]);
         let server = Server::start(Creates::Work);
-        let hook = protect(&yard);
-        run(&yard, &server).code(3);
-        unprotect(&hook);
+        run_held(&yard, &server);
         if is_clone {
             clone(&yard, now == "repo");
-            for (key, value) in [("user.name", "T"), ("user.email", "t@example.invalid")] {
-                yard.git("new", &["config", key, value]);
-            }
         } else {
             std::fs::rename(yard.path("repo"), yard.path("new")).expect("it is there");
         }
@@ -364,9 +351,6 @@ fn what_has_landed_before_is_not_made_again_in_a_new_clone() {
 
         clone(&yard, false);
         std::fs::rename(yard.path("new"), yard.path("repo")).expect("it is there");
-        for (key, value) in [("user.name", "T"), ("user.email", "t@example.invalid")] {
-            yard.git("repo", &["config", key, value]);
-        }
         let branch = if push == "base" { "main" } else { "batchyard/one" };
         yard.git("repo", &["switch", "--quiet", branch]);
         for file in ["a.txt", "n.txt"] {
@@ -412,9 +396,7 @@ fn a_state_of_another_layout_says_who_can_end_it() {
 fn a_state_in_which_nothing_was_asked_is_in_nobody_s_way() {
     let yard = planned("", &[("one", "a.txt")]);
     let server = Server::start(Creates::Work);
-    let hook = protect(&yard);
-    run(&yard, &server).code(3);
-    unprotect(&hook);
+    run_held(&yard, &server);
     let header = yard.read("plan/plan.toml.state/run.json");
     std::fs::remove_dir_all(yard.path("plan/plan.toml.state")).expect("it is there");
     let plan = yard.read("plan/plan.toml").replace("\"a.txt\"", "\"b.txt\"");
@@ -434,9 +416,7 @@ fn a_state_in_which_nothing_was_asked_is_in_nobody_s_way() {
 fn results_of_a_state_that_are_damaged_leave_the_run_unfinished() {
     let yard = planned("", &[("one", "a.txt"), ("two", "b.txt")]);
     let server = Server::start(Creates::Work);
-    let hook = protect(&yard);
-    run(&yard, &server).code(3);
-    unprotect(&hook);
+    run_held(&yard, &server);
     let results = "plan/plan.toml.state/results.jsonl";
     let whole = yard.read(results);
     for (damaged, text) in [

@@ -12,8 +12,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use common::{
-    Endpoint, Faults, Place, Reply, Sim, ask, assert_answered, batch_object, builder, jsonl, open,
-    run, wait_until,
+    Endpoint, Faults, OnCall, Place, Reply, Sim, ask, assert_answered, batch_object, builder,
+    jsonl, open, run, wait_until,
 };
 use llm_batch::{
     BatchError, Error, LaneChoice, LlmBatch, PendingReason, Request, RequestError, Stop,
@@ -21,6 +21,24 @@ use llm_batch::{
 use serde_json::{Value, json};
 
 const NEVER: Duration = Duration::from_hours(1);
+
+/// Where it is noted what became of the first create.
+const NOTE: &str = "000001.status.json";
+
+/// Where a folder keeps the note from being written.
+fn in_the_way(place: &Place) -> PathBuf {
+    place.state().join(format!("{NOTE}.tmp"))
+}
+
+/// Replies to polls that the batch goes on until it is noted, and removes what is in the way of that.
+fn makes_room(place: &Place) -> Box<OnCall> {
+    let (in_the_way, note) = (in_the_way(place), place.state().join(NOTE));
+    Box::new(move |_, seen| {
+        let _ = fs::remove_dir(&in_the_way);
+        let id = seen.path.rsplit('/').next().unwrap();
+        (!note.exists()).then(|| batch_object(id, false))
+    })
+}
 
 /// Takes a file where bodies are kept in one.
 fn long(id: &str) -> Request {
@@ -136,36 +154,20 @@ fn once_an_answer_cannot_be_kept_nothing_more_is_asked() {
 #[test]
 fn a_batch_that_could_not_be_noted_is_noted_once_there_is_room() {
     let place = Place::quick();
-    let in_the_way = place.state().join("000001.status.json.tmp");
-    let status = place.state().join("000001.status.json");
-    let (was_in_the_way, noted) = (in_the_way.clone(), status.clone());
-    let sim = Sim::start(Faults {
-        poll: Some(Box::new(move |_, seen| {
-            let _ = fs::remove_dir(&was_in_the_way);
-            let id = seen.path.rsplit('/').next().unwrap();
-            (!noted.exists()).then(|| batch_object(id, false))
-        })),
-        ..Faults::default()
-    });
+    let sim = Sim::start(Faults { poll: Some(makes_room(&place)), ..Faults::default() });
     let llm = builder(sim.url(), &place.state()).linger(Duration::ZERO).build().unwrap();
-    fs::create_dir(&in_the_way).unwrap();
+    fs::create_dir(in_the_way(&place)).unwrap();
     let answer = llm.submit(ask("a")).unwrap().wait().unwrap();
     assert_eq!(answer.text.unwrap(), "answer to question a");
-    assert!(fs::read_to_string(&status).unwrap().contains("msgbatch_0"));
+    assert!(fs::read_to_string(place.state().join(NOTE)).unwrap().contains("msgbatch_0"));
 }
 
 /// What was to be sent after it was refused for as long as the batch of tickets went on.
 #[test]
 fn a_batch_that_was_noted_at_last_keeps_nothing_from_being_sent() {
     let place = Place::quick();
-    let in_the_way = place.state().join("000001.status.json.tmp");
-    let (was_in_the_way, noted) = (in_the_way.clone(), place.state().join("000001.status.json"));
     let sim = Sim::start(Faults {
-        poll: Some(Box::new(move |_, seen| {
-            let _ = fs::remove_dir(&was_in_the_way);
-            let id = seen.path.rsplit('/').next().unwrap();
-            (!noted.exists()).then(|| batch_object(id, false))
-        })),
+        poll: Some(makes_room(&place)),
         results: Some(Box::new(|nth, lines| {
             let mut line: Value = serde_json::from_str(&lines[0]).unwrap();
             if nth == 0 {
@@ -176,7 +178,7 @@ fn a_batch_that_was_noted_at_last_keeps_nothing_from_being_sent() {
         ..Faults::default()
     });
     let llm = builder(sim.url(), &place.state()).linger(Duration::ZERO).build().unwrap();
-    fs::create_dir(&in_the_way).unwrap();
+    fs::create_dir(in_the_way(&place)).unwrap();
     let answer = llm.submit(ask("a")).unwrap().wait().unwrap();
     assert_eq!(answer.text.unwrap(), "answer to question a");
     assert_eq!(sim.creates(), 2);
@@ -195,13 +197,12 @@ fn a_batch_that_cannot_be_noted_is_waited_for_and_found_by_the_next_process() {
         let open = || builder(sim.url(), &place.state()).linger(Duration::ZERO).build();
         let answered = |llm: &LlmBatch| llm.submit(ask("a")).unwrap().wait().unwrap();
         let llm = open().unwrap();
-        // Stands where the note is written.
-        let in_the_way = place.state().join("000001.status.json.tmp");
+        let in_the_way = in_the_way(&place);
         fs::create_dir(&in_the_way).unwrap();
         assert_eq!(answered(&llm).text.unwrap(), "answer to question a");
         drop(llm);
         fs::remove_dir(&in_the_way).unwrap();
-        assert!(!place.state().join("000001.status.json").exists());
+        assert!(!place.state().join(NOTE).exists());
         assert_eq!(answered(&open().unwrap()).text.unwrap(), "answer to question a");
         assert_eq!((sim.creates(), sim.simulator.paid().len()), (1, 1), "{is_lost}");
     }
@@ -216,11 +217,11 @@ fn a_run_whose_lost_create_cannot_be_noted_says_both() {
     });
     let place = Place::quick();
     let llm = open(&sim, &place);
-    let in_the_way = place.state().join("000001.status.json.tmp");
+    let in_the_way = in_the_way(&place);
     fs::create_dir(&in_the_way).unwrap();
     let ended = run(&llm, [ask("a")]).1;
     let Err(Error::Ambiguous { reason, .. }) = ended else { panic!("{ended:?}") };
-    assert!(reason.contains("000001.status.json"), "{reason}");
+    assert!(reason.contains(NOTE), "{reason}");
     fs::remove_dir(&in_the_way).unwrap();
     assert_answered(&run(&llm, [ask("a")]).0, &["a"]);
     assert_eq!((sim.creates(), sim.simulator.paid().len()), (1, 1));

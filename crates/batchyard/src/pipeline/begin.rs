@@ -25,6 +25,8 @@ pub(super) struct Begun {
     pub(super) tips: Tips,
     /// Those of the tips that the landing has made itself and that are not noted to be left over.
     pub(super) left: Vec<(String, ObjectId)>,
+    /// The commits of others that are noted to be gone on with in place of its own.
+    pub(super) others: Tips,
 }
 
 /// Branches and commits on them.
@@ -58,19 +60,20 @@ pub(super) fn begin(
         Some((_, at)) => return Err(begun_elsewhere(&at, &here, place.state)),
         None => (None, Tips::new()),
     };
-    let mut others = place.state.others().map_err(|error| unreachable(error.to_string()))?;
+    // Listed once, so that all below decides by the same. No other run lands meanwhile, and a branch that
+    // somebody moves is set from the commit listed here or not at all.
+    let known = place.repository.branches("batchyard").map_err(unreachable)?;
+    let noted = place.state.others().map_err(|error| unreachable(error.to_string()))?;
+    let mut others = noted.clone();
     let commits: Vec<ObjectId> = made.values().chain(others.values()).copied().collect();
     let present = place.repository.present(&commits).map_err(unreachable)?;
     others.retain(|_, commit| present.contains(commit));
-    if !others.is_empty() {
-        // A branch that is at its own commit again has nothing else in the place of it.
-        let branches = place.repository.branches("batchyard").map_err(unreachable)?;
-        let tip = |branch: &String| branches.get(branch).map(|local| local.tip);
-        others.retain(|branch, commit| {
-            let own = made.get(branch).copied();
-            own == Some(*commit) || own.is_none() || tip(branch) != own
-        });
-    }
+    // A branch that is at its own commit again has nothing else in the place of it.
+    others.retain(|branch, commit| {
+        let own = made.get(branch).copied();
+        let tip = known.get(branch).map(|local| local.tip);
+        own == Some(*commit) || own.is_none() || tip != own
+    });
     if !made.values().all(|commit| present.contains(commit)) {
         // Gone with the repository that they were made in: they are made anew in this one.
         made.retain(|_, commit| present.contains(commit));
@@ -78,15 +81,13 @@ pub(super) fn begin(
     }
     let landed = landed(board, place, (remote, start), [&made, &others])?;
     let is_new = name.is_none();
-    let (known, bases, tips) = session.interrupt.shielded(|| {
-        let known = place.repository.branches("batchyard").map_err(unreachable)?;
+    let (bases, tips) = session.interrupt.shielded(|| {
         if is_new {
             // What stays for now is forgotten by a later run.
             let _ = place.repository.forget_left(&known, start);
         }
         say_what_stays(session, board, place, &known, &landed);
-        let (bases, tips) = set_branches(board, place, (remote, start), &known, (&made, &landed))?;
-        Ok((known, bases, tips))
+        set_branches(board, place, (remote, start), &known, (&made, &landed))
     })?;
     let name = match name {
         Some(name) => place.state.note_landing(&name, &here).map(|()| name),
@@ -98,15 +99,20 @@ pub(super) fn begin(
     };
     let (foreign, mut left): (Vec<_>, Vec<_>) =
         tips.clone().into_iter().partition(|(branch, tip)| is_other(branch, tip));
-    // Before it lands: it is known by this where it has, also when somebody has gone on from it.
-    let noted = place.state.note_others_of(&tips, &foreign);
-    noted.map_err(|error| unreachable(error.to_string()))?;
+    // What was noted of branches that go on does not count any more; of the rest it does, also where its commit
+    // is not here.
+    let rest = noted.iter().filter(|(branch, _)| !tips.contains_key(*branch));
+    let others: Tips = rest.map(|(branch, tip)| (branch.clone(), *tip)).chain(foreign).collect();
+    if others != noted {
+        // Before it lands: it is known by this where it has, also when somebody has gone on from it.
+        place.state.note_others(&others).map_err(|error| unreachable(error.to_string()))?;
+    }
     let is_noted = |branch: &String, tip: ObjectId| {
         known.get(branch).is_some_and(|local| local.is_of_a_run && local.tip == tip)
     };
     left.retain(|(branch, tip)| !is_noted(branch, *tip));
     // What has been made already is no part of what is to be made.
-    Ok(Begun { name: format!("{name}/{}", made.len()), landed, bases, tips, left })
+    Ok(Begun { name: format!("{name}/{}", made.len()), landed, bases, tips, left, others })
 }
 
 /// Returns what of the commits of a landing is where the plan wants it: in the base, or else in the branch of

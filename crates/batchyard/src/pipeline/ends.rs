@@ -6,6 +6,7 @@ use super::apart::takes_some;
 use super::board::{Board, Failure, Standing};
 use super::ops::Operations;
 use super::round::{Done, Round};
+use crate::moved::is_moved;
 use crate::output::Output;
 use crate::wire::outcomes::OpLine;
 
@@ -127,14 +128,17 @@ impl<'a> Ends<'a> {
             Some(Standing::Failed(failure) | Standing::Held(failure)) if merged.is_some() => {
                 // Its change is where the plan wants it.
                 let (remote, branch) = (&board.plan.remote, board.plan.tasks[at].branch());
-                let cure =
-                    if matches!(pushed, Some(Outcome::Rejected { class: Class::Transient, .. })) {
-                        format!(
-                            "; if nobody needs what is there: git push --force {remote} {branch}"
-                        )
-                    } else {
-                        String::new()
-                    };
+                let cure = match pushed {
+                    // With a lease: nobody has looked at what comes there after the fetch.
+                    Some(outcome) if is_moved(outcome) => format!(
+                        "; look at it with: git fetch {remote} {branch}; if nobody needs what is there: \
+                         git push --force-with-lease={branch}:FETCH_HEAD {remote} {branch}"
+                    ),
+                    Some(Outcome::Rejected { class: Class::Transient, .. }) => {
+                        format!("; to try it again: git push {remote} {branch}")
+                    }
+                    _ => String::new(),
+                };
                 self.output.note(format!("note: not pushed: {}{cure}", named(failure).message));
                 Standing::Landed { commit }
             }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use git_batch::{Extent, GitBatch, ObjectId, Operation, Outcome};
 
 use super::apart;
-use super::begin::{Begun, begin};
+use super::begin::{Begun, Tips, begin};
 use super::board::{Board, Failure, Standing};
 use super::ends::Ends;
 use super::ops::{self, Operations};
@@ -84,7 +84,8 @@ pub(crate) fn land(
     let _held = place.repository.hold()?;
     let remote = place.repository.remote_branches().map_err(unreachable)?;
     let start = place.repository.fetch(&remote, place.onto).map_err(unreachable)?;
-    let Begun { name, landed, bases, tips, left } = begin(session, board, place, &remote, start)?;
+    let Begun { name, landed, bases, tips, left, others } =
+        begin(session, board, place, &remote, start)?;
     for (at, commit) in landed {
         board.set(at, Standing::Landed { commit: commit.to_string() });
     }
@@ -102,7 +103,7 @@ pub(crate) fn land(
         let report = session.interrupt.shielded(|| place.git.apply_as(&name, commits));
         made = Done::from(report.map_err(|error| unreachable(chain(&error)))?);
     }
-    note_left(session, board, place, &operations, (&made, left));
+    note_left(session, board, place, &operations, &made, (left, others));
     make_unchanged(board, place, &bases, &operations, &made)?;
     for (at, op) in &operations.commits {
         if let Some(commit) = tip(*at) {
@@ -150,35 +151,49 @@ pub(crate) fn unlanded(landing: &Landing, fault: &Failure, push: Push, state: &R
         }
         _ => "Or ",
     };
+    let how = match fault.kind.as_str() {
+        // Such as a push of somebody else: there may be nothing to put right.
+        "rejected" if !landing.is_refused_for_good => {
+            "run again to go on from what the remote has then, and put right what is in the way still"
+        }
+        _ => "put it right and run again to go on",
+    };
     Stop::unfinished(&fault.message).help(format_args!(
-        "the answers are kept; put it right and run again to go on: nothing is paid twice. {more}remove \
-         {state} to give the answers up"
+        "the answers are kept; {how}: nothing is paid twice. {more}remove {state} to give the answers up"
     ))
 }
 
 /// Notes the commits that are on the branches of tasks now: for this landing, should it be cut off, and for
-/// the next run. `left` has those that were made before, and are not noted for the next run.
+/// the next run. `left` has those that were made before, and are not noted for the next run; `others` has those
+/// of others that are noted.
 fn note_left(
     session: &Session,
     board: &Board<'_>,
     place: &Place<'_>,
     operations: &Operations,
-    (made, mut left): (&Done, Vec<(String, ObjectId)>),
+    made: &Done,
+    (mut left, mut others): (Vec<(String, ObjectId)>, Tips),
 ) {
-    let (mut own, mut others) = (Vec::new(), Vec::new());
+    let (mut own, mut unchanged) = (Vec::new(), Vec::new());
     for (at, op) in &operations.commits {
         let branch = board.plan.tasks[*at].branch();
         match made.get(&op.id) {
             Some(Outcome::Landed { commit, .. }) => own.push((branch, *commit)),
             // It is no commit of the run, and nothing is left to be done where it has landed.
-            Some(Outcome::NoChange { commit, .. }) => others.push((branch, *commit)),
+            Some(Outcome::NoChange { commit, .. }) => unchanged.push((branch, *commit)),
             _ => {}
         }
     }
     left.extend(own.iter().cloned());
-    own.extend(others.iter().cloned());
+    own.extend(unchanged.iter().cloned());
     // In this order: what the repository calls left over must be known to be this landing's.
-    let noted = place.state.note_others(&others).and_then(|()| place.state.note_made(&own));
+    let others_noted = if unchanged.is_empty() {
+        Ok(())
+    } else {
+        others.extend(unchanged);
+        place.state.note_others(&others)
+    };
+    let noted = others_noted.and_then(|()| place.state.note_made(&own));
     let noted = noted.map_err(|error| error.to_string());
     if let Err(why) = noted.and_then(|()| place.repository.note_left(&left)) {
         // The next run goes on from there.

@@ -248,34 +248,16 @@ impl RunState {
         commits.ok_or_else(|| io::Error::other(format!("{file} is damaged")))
     }
 
-    /// Notes commits that the landing has made; durable.
+    /// Notes commits that the landing has made, beside those that are noted; durable.
     pub(crate) fn note_made(&self, made: &[(String, ObjectId)]) -> io::Result<()> {
-        self.note_commits(MADE, made)
+        let mut all = self.made()?;
+        all.extend(made.iter().cloned());
+        self.write_commits(MADE, &all)
     }
 
-    /// Notes commits of others that the landing goes on with; durable.
-    pub(crate) fn note_others(&self, others: &[(String, ObjectId)]) -> io::Result<()> {
-        if others.is_empty() { Ok(()) } else { self.note_commits(OTHERS, others) }
-    }
-
-    /// Notes which of the branches that go on are at commits of others now; durable. What was noted of them
-    /// before does not count any more.
-    pub(crate) fn note_others_of(
-        &self,
-        tips: &BTreeMap<String, ObjectId>,
-        others: &[(String, ObjectId)],
-    ) -> io::Result<()> {
-        let before = self.commits(OTHERS)?;
-        let mut all = before.clone();
-        all.retain(|branch, _| !tips.contains_key(branch));
-        all.extend(others.iter().cloned());
-        if all == before { Ok(()) } else { self.write_commits(OTHERS, &all) }
-    }
-
-    fn note_commits(&self, file: &str, more: &[(String, ObjectId)]) -> io::Result<()> {
-        let mut all = self.commits(file)?;
-        all.extend(more.iter().cloned());
-        self.write_commits(file, &all)
+    /// Notes the commits of others that the landing goes on with, in place of those that are noted; durable.
+    pub(crate) fn note_others(&self, others: &BTreeMap<String, ObjectId>) -> io::Result<()> {
+        self.write_commits(OTHERS, others)
     }
 
     fn write_commits(&self, file: &str, commits: &BTreeMap<String, ObjectId>) -> io::Result<()> {

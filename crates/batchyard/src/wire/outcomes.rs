@@ -4,6 +4,7 @@ use git_batch::{Class, LeftOut, Outcome, Receipt, Report};
 use serde::Serialize;
 
 use super::ops::Refusal;
+use crate::moved;
 use crate::output::Output;
 
 /// One result line.
@@ -152,7 +153,7 @@ impl OpLine {
                 line.error = Some(error);
             }
             Outcome::Rejected { class, reason } => {
-                let mut error = OpErrorLine::new("rejected", reason.clone());
+                let mut error = OpErrorLine::new("rejected", moved::told(*class, reason));
                 error.transient = Some(matches!(class, Class::Transient));
                 line.error = Some(error);
             }

@@ -155,6 +155,21 @@ impl Yard {
         yard
     }
 
+    /// Has somebody push to a branch between what each push of `repo` has looked at and that push itself,
+    /// until the hook that does so is removed; returns it.
+    pub(crate) fn overtake(&self, branch: &str) -> PathBuf {
+        let hook = format!(
+            "#!/bin/sh\ncat > /dev/null; unset GIT_DIR; cd '{}' || exit\n\
+             at=$(git rev-parse --verify --quiet {branch} || git rev-parse main)\n\
+             now=$(git -c user.name=O -c user.email=o@o commit-tree -p $at -m Theirs $at^{{tree}})\n\
+             git update-ref refs/heads/{branch} $now\n",
+            self.path("remote.git").display()
+        );
+        let hook = self.write("repo/.git/hooks/pre-push", hook);
+        make_executable(&hook);
+        hook
+    }
+
     /// How many pushes the remote received since it was made.
     pub(crate) fn receives(&self) -> usize {
         fs::read_to_string(self.path("remote.git/received.log"))

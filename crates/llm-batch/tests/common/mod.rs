@@ -62,7 +62,7 @@ pub fn each_seed(seeds: Range<u64>, check: impl Fn(u64) + Sync) {
     });
 }
 
-type OnCall = dyn Fn(usize, &Seen) -> Option<Reply> + Send + Sync;
+pub type OnCall = dyn Fn(usize, &Seen) -> Option<Reply> + Send + Sync;
 type OnResults = dyn Fn(usize, Vec<String>) -> Reply + Send + Sync;
 
 /// A provider of message batches with faults to order.

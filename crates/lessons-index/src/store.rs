@@ -1,16 +1,15 @@
 //! Publishing, and putting what was published in order meanwhile.
 
+mod merge;
+
 use std::sync::Arc;
 
-use crate::assemble::assemble;
-use crate::draft::{Draft, MAX_SEGMENT_BYTES, groups};
-use crate::fingerprint::{Failures, Fingerprint};
-use crate::hash;
-use crate::marks::Wanted;
+use crate::draft::MAX_SEGMENT_BYTES;
 use crate::segment::Segment;
 use crate::state::{Change, State};
 use crate::sync::{Mutex, Swap, lock};
 use crate::tail::{PAGE, Page};
+use merge::Merge;
 
 /// Is the one place that readers look at and the writer changes.
 ///
@@ -59,15 +58,6 @@ struct Work {
     ended: Vec<(u64, Box<str>, u64)>,
     /// How many lessons ended since that was last a reason to look for something to merge.
     deaths: usize,
-}
-
-/// Is what is put into one segment, or into several if there is more than one may hold.
-struct Merge {
-    epoch: u64,
-    seq: u64,
-    pages: Vec<Arc<Page>>,
-    segments: Vec<Arc<Segment>>,
-    is_warm: bool,
 }
 
 impl Store {
@@ -203,59 +193,10 @@ impl Store {
     }
 }
 
-impl Merge {
-    fn build(&self, max_bytes: usize) -> Vec<Segment> {
-        let of_segment = |segment: &Arc<Segment>| Draft::of_segment(segment, self.seq, max_bytes);
-        let mut drafts: Vec<Draft> = self.segments.iter().flat_map(of_segment).collect();
-        let slots = self.pages.iter().flat_map(|page| page.visible(PAGE, self.seq, Wanted::ALL));
-        let lessons = slots.map(|slot| Arc::clone(&slot.lesson));
-        drafts.extend(Draft::of_lessons(lessons, max_bytes));
-        // Only the visible are here, each once, so that it does not matter which come together.
-        let segments = groups(drafts, max_bytes).into_iter().map(|drafts| assemble(drafts).segment);
-        let segments: Vec<Segment> = segments.filter(|segment| segment.len() > 0).collect();
-        // To make a fingerprint takes longer than all else about a merge.
-        if self.is_warm || self.segments.iter().any(|segment| segment.failures.get().is_some()) {
-            for (segment, kinds) in segments.iter().zip(self.kinds(&segments)) {
-                let is_new = segment.failures.set(Failures::of_kinds(kinds)).is_ok();
-                debug_assert!(is_new, "nobody else has the segment yet");
-            }
-        }
-        if self.is_warm {
-            segments.iter().for_each(Segment::warm);
-        }
-        segments
-    }
-
-    /// Returns the fingerprints of what was merged, as they are known where that came from.
-    fn kinds(&self, merged: &[Segment]) -> Vec<Vec<Fingerprint>> {
-        let none = |segment: &Segment| vec![None; segment.len() as usize];
-        let mut kinds: Vec<Vec<Option<Fingerprint>>> = merged.iter().map(none).collect();
-        let mut put = |id: &str, kind: Fingerprint| {
-            let hash = hash::of(id);
-            let found = merged.iter().zip(&mut kinds).find_map(|(segment, kinds)| {
-                let doc = segment.find(hash, id, self.seq)?;
-                Some(&mut kinds[doc as usize])
-            });
-            if let Some(found) = found {
-                *found = Some(kind);
-            }
-        };
-        for slot in self.pages.iter().flat_map(|page| page.visible(PAGE, self.seq, Wanted::ALL)) {
-            put(&slot.lesson.id, slot.kind());
-        }
-        for segment in &self.segments {
-            for doc in (0..segment.len()).filter(|doc| segment.is_visible(*doc, self.seq)) {
-                put(segment.id(doc), segment.kind(doc));
-            }
-        }
-        let known = |kind: Option<Fingerprint>| kind.expect("what was merged came from somewhere");
-        kinds.into_iter().map(|kinds| kinds.into_iter().map(known).collect()).collect()
-    }
-}
-
 #[cfg(all(test, not(shuttle)))]
 mod tests {
     use super::*;
+    use crate::fingerprint::Fingerprint;
     use crate::lesson::Lesson;
 
     /// Publishes lessons with these numbers as ids, and merges what is due then.

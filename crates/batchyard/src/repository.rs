@@ -138,6 +138,13 @@ impl Repository {
         tip.ok_or_else(|| format!("the remote has no branch \"{branch}\""))
     }
 
+    /// Makes the commits of some branches that the remote has available here, in one fetch.
+    pub(crate) fn fetch_all(&self, branches: &BTreeSet<&String>) -> Result<(), String> {
+        let name = |branch: &&String| format!("refs/heads/{branch}").into();
+        let names: Vec<_> = branches.iter().map(name).collect();
+        publish::fetch(&self.network, &self.remote, &names).map(drop).map_err(|error| chain(&error))
+    }
+
     /// Returns the local branches below `folder`, with their commits and whether they are checked out.
     pub(crate) fn branches(&self, folder: &str) -> Result<BTreeMap<String, LocalBranch>, String> {
         let format = "--format=%(objectname) %(refname:lstrip=2)%00%(worktreepath)";

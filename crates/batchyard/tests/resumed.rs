@@ -247,7 +247,7 @@ fn what_somebody_has_amended_and_landed_is_not_done_again() {
         unprotect(&hook);
         if is_clone {
             std::fs::remove_dir_all(yard.path("repo")).expect("it is there");
-            clone(&yard, false);
+            clone(&yard, &[]);
             std::fs::rename(yard.path("new"), yard.path("repo")).expect("it is there");
         }
         let ran = run(&yard, &server).code(0);
@@ -264,7 +264,7 @@ fn what_somebody_has_pushed_to_a_held_branch_stays_there() {
     let yard = planned("[land]\npush = \"both\"", &[("one", "a.txt")]);
     let server = Server::start(Creates::Work);
     run_held(&yard, &server);
-    clone(&yard, false);
+    clone(&yard, &[]);
     put_right(&yard, "new", &[]);
     yard.git("new", &["push", "--quiet", "origin", "batchyard/one"]);
     let ran = run(&yard, &server).code(0);
@@ -274,11 +274,10 @@ fn what_somebody_has_pushed_to_a_held_branch_stays_there() {
 }
 
 /// Makes the clone `new`, in which can be committed; it may be one that asks its remote for what it lacks.
-fn clone(yard: &Yard, is_partial: bool) {
+fn clone(yard: &Yard, options: &[&str]) {
     yard.git("remote.git", &["config", "uploadpack.allowFilter", "true"]);
     let remote = format!("file://{}", yard.path("remote.git").display());
-    let filter = if is_partial { &["--filter=blob:none"][..] } else { &[] };
-    yard.git(".", &[&["clone", "--quiet"][..], filter, &[&remote, "new"]].concat());
+    yard.git(".", &[&["clone", "--quiet"][..], options, &[&remote, "new"]].concat());
     for (key, value) in [("user.name", "T"), ("user.email", "t@example.invalid")] {
         yard.git("new", &["config", key, value]);
     }
@@ -292,7 +291,8 @@ fn a_held_run_goes_on_where_the_project_is_now() {
         let server = Server::start(Creates::Work);
         run_held(&yard, &server);
         if is_clone {
-            clone(&yard, now == "repo");
+            let options = if now == "repo" { &["--filter=blob:none"][..] } else { &[] };
+            clone(&yard, options);
         } else {
             std::fs::rename(yard.path("repo"), yard.path("new")).expect("it is there");
         }
@@ -322,7 +322,8 @@ fn a_held_run_goes_on_where_the_project_is_now() {
 /// The remote goes away when it has taken the first answers; a new clone goes on with the others only.
 #[test]
 fn what_has_landed_before_is_not_made_again_in_a_new_clone() {
-    for push in ["base", "branches"] {
+    // A clone that has the base alone knows of no branch what it was landed with.
+    for (push, has_base_only) in [("base", false), ("branches", false), ("branches", true)] {
         let tasks = [("one", "a.txt"), ("two", "bad.txt"), ("three", "n.txt")];
         let yard = planned(&format!("[land]\npush = \"{push}\""), &tasks);
         // The third answer changes nothing.
@@ -349,7 +350,7 @@ fn what_has_landed_before_is_not_made_again_in_a_new_clone() {
         }
         std::fs::remove_dir_all(yard.path("repo")).expect("it is there");
 
-        clone(&yard, false);
+        clone(&yard, &[]);
         std::fs::rename(yard.path("new"), yard.path("repo")).expect("it is there");
         let branch = if push == "base" { "main" } else { "batchyard/one" };
         yard.git("repo", &["switch", "--quiet", branch]);
@@ -359,6 +360,11 @@ fn what_has_landed_before_is_not_made_again_in_a_new_clone() {
         yard.git("repo", &["commit", "--quiet", "--all", "--message", "Make it better"]);
         yard.git("repo", &["push", "--quiet", "origin", branch]);
         let better = yard.git("remote.git", &["rev-parse", branch]);
+        if has_base_only {
+            std::fs::remove_dir_all(yard.path("repo")).expect("it is there");
+            clone(&yard, &["--single-branch"]);
+            std::fs::rename(yard.path("new"), yard.path("repo")).expect("it is there");
+        }
         for _ in 0..2 {
             let ran = run(&yard, &server).code(3);
             assert_eq!(ran.line("one")["status"], "succeeded");

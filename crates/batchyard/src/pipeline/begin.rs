@@ -1,6 +1,6 @@
 //! Where the branches of tasks are when a landing begins, or goes on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use git_batch::ObjectId;
@@ -65,8 +65,7 @@ pub(super) fn begin(
     let known = place.repository.branches("batchyard").map_err(unreachable)?;
     let noted = place.state.others().map_err(|error| unreachable(error.to_string()))?;
     let mut others = noted.clone();
-    let commits: Vec<ObjectId> = made.values().chain(others.values()).copied().collect();
-    let present = place.repository.present(&commits).map_err(unreachable)?;
+    let present = present(place, remote, [&made, &others])?;
     others.retain(|_, commit| present.contains(commit));
     // A branch that is at its own commit again has nothing else in the place of it.
     others.retain(|branch, commit| {
@@ -113,6 +112,27 @@ pub(super) fn begin(
     left.retain(|(branch, tip)| !is_noted(branch, *tip));
     // What has been made already is no part of what is to be made.
     Ok(Begun { name: format!("{name}/{}", made.len()), landed, bases, tips, left, others })
+}
+
+/// Returns those of the commits of a landing that are here. A new clone that has the base alone gets the
+/// branches of the others: what has landed there would be taken for gone, and be done again on top.
+fn present(
+    place: &Place<'_>,
+    remote: &RemoteBranches,
+    [made, others]: [&Tips; 2],
+) -> Result<BTreeSet<ObjectId>, Stop> {
+    let commits: Vec<ObjectId> = made.values().chain(others.values()).copied().collect();
+    let present = place.repository.present(&commits).map_err(unreachable)?;
+    let is_away = |(branch, commit): &(&String, &ObjectId)| {
+        !present.contains(*commit) && remote.tips.contains_key(*branch)
+    };
+    let away: BTreeSet<&String> =
+        made.iter().chain(others).filter(is_away).map(|(branch, _)| branch).collect();
+    if away.is_empty() {
+        return Ok(present);
+    }
+    place.repository.fetch_all(&away).map_err(unreachable)?;
+    place.repository.present(&commits).map_err(unreachable)
 }
 
 /// Returns what of the commits of a landing is where the plan wants it: in the base, or else in the branch of

@@ -53,22 +53,31 @@ pub(crate) fn load(
     options: &Options,
     on_bytes: impl FnMut(&[u8]),
 ) -> io::Result<Result<Loaded, Fault>> {
-    let mut read = read_parts(file, len, options, Reading::InPieces)?;
-    if read.is_none() {
-        read = read_parts(file, len, options, Reading::InOrder)?;
-    }
-    let (parts, rest) = read.expect("a file that is read in order is as long as it is");
+    let (parts, rest) = read(file, len, options, || {})?;
     Ok(join(parts, rest, options, on_bytes))
 }
 
-/// Returns the parts of a file and what is behind the last of them, or `None` if the file became
-/// shorter while it was read in pieces.
+/// The parts of a file and what is behind the last of them.
+type Parts = (Vec<Part>, Vec<u8>);
+
+/// Reads a file in pieces, and in order if it becomes shorter meanwhile. `on_part` is called before a
+/// part is parsed.
+fn read(file: &File, len: u64, options: &Options, on_part: impl Fn() + Sync) -> io::Result<Parts> {
+    let mut read = read_parts(file, len, options, Reading::InPieces, &on_part)?;
+    if read.is_none() {
+        read = read_parts(file, len, options, Reading::InOrder, &on_part)?;
+    }
+    Ok(read.expect("a file that is read in order is as long as it is"))
+}
+
+/// Returns `None` if the file became shorter while it was read in pieces.
 fn read_parts(
     file: &File,
     len: u64,
     options: &Options,
     reading: Reading,
-) -> io::Result<Option<(Vec<Part>, Vec<u8>)>> {
+    on_part: &(impl Fn() + Sync),
+) -> io::Result<Option<Parts>> {
     let reader = Mutex::new(Reader::new(file, len, options, reading));
     let work = || {
         let mut parts = Vec::new();
@@ -77,11 +86,14 @@ fn read_parts(
         let parsed = loop {
             match next() {
                 Ok(None) => break Ok(Some(share(parts, symbols))),
-                Ok(Some(raw)) => match parse(raw, file, options, &mut symbols) {
-                    Ok(Some(part)) => parts.push(part),
-                    Ok(None) => break Ok(None),
-                    Err(error) => break Err(error),
-                },
+                Ok(Some(raw)) => {
+                    on_part();
+                    match parse(raw, file, options, &mut symbols) {
+                        Ok(Some(part)) => parts.push(part),
+                        Ok(None) => break Ok(None),
+                        Err(error) => break Err(error),
+                    }
+                }
                 Err(error) => break Err(error),
             }
         };
@@ -96,10 +108,10 @@ fn read_parts(
         _ => thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS),
     };
     let read = thread::scope(|scope| {
-        // Where there can be no more threads, this one does what they leave.
+        // This one works too, alone where there can be no other.
         let spawn = |_| thread::Builder::new().spawn_scoped(scope, work).ok();
-        let others: Vec<_> = (0..threads).map_while(spawn).collect();
-        let ours = if others.is_empty() { work() } else { Ok(Some(Vec::new())) };
+        let others: Vec<_> = (1..threads).map_while(spawn).collect();
+        let ours = work();
         let join = |other: ScopedJoinHandle<'_, _>| match other.join() {
             Ok(parsed) => parsed,
             Err(panic) => std::panic::resume_unwind(panic),
@@ -179,7 +191,7 @@ impl Parsing {
                 self.take_line(&bytes[..len], at + start, max_line_bytes);
                 len
             });
-            start += len + 1;
+            start += len + 1 + usize::from(rest.as_bytes().get(len) == Some(&b'\r'));
         }
     }
 
@@ -196,7 +208,8 @@ impl Parsing {
     fn take_plain(&mut self, text: &str, at: usize, max_line_bytes: usize) -> Option<usize> {
         let mut plain = Plain::new(text);
         let len = self.lines.examine_plain(&mut plain)?;
-        if len > max_line_bytes {
+        // A carriage return behind it counts too.
+        if len >= max_line_bytes {
             return None;
         }
         let entry = Entry::of_plain(&plain)?;
@@ -256,4 +269,45 @@ fn join(
     lines.tally = tally;
     let intake = Intake::go_on(options, number + 1, offset, lines);
     Ok(Loaded { drafts, intake, rest, offset })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn rows(parts: &[Part]) -> usize {
+        parts.iter().map(|part| part.draft.rows.len()).sum()
+    }
+
+    #[test]
+    fn a_file_that_becomes_shorter_while_it_is_loaded_is_read_in_order() {
+        const LINE: &[u8] =
+            b"{\"id\":\"a\",\"failure_msg\":\"a text that makes it somewhat longer\"}\n";
+        const LINES: usize = 200_000;
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&LINE.repeat(LINES)).unwrap();
+        let len = file.metadata().unwrap().len();
+        assert!(len > THREADS_FROM_BYTES);
+        let (parts, _) = read(&file, len, &Options::default(), || {}).unwrap();
+        assert_eq!(rows(&parts), LINES);
+        let cut = || file.set_len(10 * LINE.len() as u64 + 7).unwrap();
+        let (parts, rest) = read(&file, len, &Options::default(), cut).unwrap();
+        assert_eq!((rows(&parts), &rest[..]), (10, &LINE[..7]));
+    }
+
+    /// Each was parsed again the general way, and where its texts stand was not known.
+    #[test]
+    fn lines_that_end_as_on_windows_are_plain_too() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&b"{\"id\":\"a\",\"failure_msg\":\"text\"}\r\n".repeat(3)).unwrap();
+        let len = file.metadata().unwrap().len();
+        let (parts, rest) = read(&file, len, &Options::default(), || {}).unwrap();
+        assert!(rest.is_empty());
+        let drafts = parts.into_iter().map(|part| part.draft).collect();
+        let segment = crate::assemble::assemble(drafts).segment;
+        assert_eq!(segment.texts[0].message.len(), 4);
+        assert_eq!(segment.raw(0), "{\"id\":\"a\",\"failure_msg\":\"text\"}");
+    }
 }

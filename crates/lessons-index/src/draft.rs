@@ -310,13 +310,17 @@ impl Draft {
             let texts = fast.parse(lesson.raw()).map_or(Texts::UNKNOWN, |l| Texts::of_plain(&l));
             drafts.push(Entry { texts, ..Entry::of_lesson(&lesson) }, lesson.raw());
         }
-        drafts.finish()
+        let mut drafts = drafts.finish();
+        for draft in &mut drafts {
+            draft.fast = fast.clone();
+        }
+        drafts
     }
 
     /// Takes the visible lessons of a segment. The lines stay where they are if most of their
     /// chunk is in use and it is large; others are copied, so that a chunk of the dead can go.
     pub(crate) fn of_segment(segment: &Segment, seq: u64, max_segment_bytes: usize) -> Vec<Self> {
-        let mut kept = Self::default();
+        let mut kept = Self { fast: segment.fast.clone(), ..Self::default() };
         // Where a chunk that is kept has gone.
         let chunks: Vec<Option<u32>> = segment
             .chunks()
@@ -340,6 +344,7 @@ impl Draft {
         }
         let mut drafts = copies.finish();
         drafts.push(kept);
+        drafts[0].fast = segment.fast.clone();
         drafts
     }
 

@@ -71,14 +71,14 @@ pub(crate) struct Failures {
     newest: Table,
     /// The next older lesson with the same fingerprint, or the lesson itself.
     older: Box<[u32]>,
-    /// Those of all lessons, for merges, if there are no more than [`KEPT`]; else empty.
+    /// Those of all lessons, for merges, if there are no more than [`Failures::KEPT`]; else empty.
     kinds: Box<[Fingerprint]>,
 }
 
-/// Fingerprints of so many lessons are kept: a MiB.
-const KEPT: usize = 64 << 10;
-
 impl Failures {
+    /// The fingerprints of so many lessons are kept: a MiB.
+    pub(crate) const KEPT: usize = 64 << 10;
+
     pub(crate) fn of(segment: &Segment) -> Self {
         let kind = |doc| Fingerprint::of_record(&segment.record(doc));
         Self::of_kinds((0..segment.len()).map(kind).collect())
@@ -102,7 +102,7 @@ impl Failures {
         for (doc, _) in heads() {
             newest.put(kinds[doc as usize].hash(), doc, |_| false);
         }
-        let kinds = if kinds.len() <= KEPT { kinds.into() } else { Box::default() };
+        let kinds = if kinds.len() <= Self::KEPT { kinds.into() } else { Box::default() };
         Self { newest, older, kinds }
     }
 

@@ -168,7 +168,8 @@ impl Lines {
     #[inline]
     pub(crate) fn examine_plain(&mut self, plain: &mut Plain<'_>) -> Option<usize> {
         let len = self.parser.fast.parse_first(plain)?;
-        if plain.line.as_bytes().get(len) != Some(&b'\n') {
+        let end = plain.line.as_bytes().get(len..).unwrap_or_default();
+        if !end.starts_with(b"\n") && !end.starts_with(b"\r\n") {
             return None;
         }
         // Behind UTF-16 a line begins with NUL.

@@ -29,8 +29,9 @@ pub(crate) enum Reading {
     InOrder,
 }
 
-/// Hands out parts of whole lines. Each byte of the file is read once, so that every part is what
-/// it is, whoever writes to the file meanwhile.
+/// Hands out parts of whole lines. Each byte of the file is read once, the ends of a part before those
+/// between them: in a file that somebody changes in place meanwhile, a line may be half of before and
+/// half of after, as with any other way to read it.
 pub(crate) struct Reader<'f> {
     file: &'f File,
     reading: Reading,
@@ -75,7 +76,8 @@ impl<'f> Reader<'f> {
 
     /// Returns the next part, whose ends are read.
     ///
-    /// No part begins with a NUL, so that no part has to know whether UTF-16 was before it.
+    /// No part but the first begins with a NUL, so that no part has to know whether UTF-16 was before
+    /// it.
     pub(crate) fn next_part(&mut self) -> io::Result<Option<Raw>> {
         while !self.is_done {
             let known = self.rest.len();

@@ -1,7 +1,7 @@
 //! The file behind an index: reading it whole, reading what was appended, appending to it.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Seek};
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,6 +22,9 @@ use crate::seen::{Look, Seen, slide};
 
 /// Bytes read at a time.
 pub(crate) const CHUNK_BYTES: usize = 256 << 10;
+
+/// Room for what comes behind the end that is known.
+const MIN_CHUNK_BYTES: u64 = 8 << 10;
 
 /// Follows a file.
 pub(crate) struct Source {
@@ -324,11 +327,9 @@ impl Source {
     }
 
     /// Reads the whole lines in bulk, and what is behind them bit by bit.
-    fn read_all(&mut self, mut file: &File, look: &Look) -> Result<(), OpenError> {
+    fn read_all(&mut self, file: &File, look: &Look) -> Result<(), OpenError> {
         let mut window = Vec::new();
-        let loaded = file
-            .rewind()
-            .and_then(|()| bulk::load(file, look.len(), &self.options, |b| slide(&mut window, b)))
+        let loaded = bulk::load(file, look.len(), &self.options, |b| slide(&mut window, b))
             .map_err(|source| OpenError::Read { path: self.path.clone(), source })?;
         let Loaded { drafts, intake, rest, offset } = loaded.map_err(|fault| self.broken(fault))?;
         self.intake = intake;
@@ -370,6 +371,8 @@ impl Source {
         mut window: Vec<u8>,
     ) -> Result<(), OpenError> {
         let room = look.len().saturating_sub(from).saturating_add(1);
+        // It may have grown since that look, by any length.
+        let room = room.max(MIN_CHUNK_BYTES);
         let mut chunk = vec![0; CHUNK_BYTES.min(usize::try_from(room).unwrap_or(CHUNK_BYTES))];
         let mut offset = from;
         loop {
@@ -453,6 +456,35 @@ mod tests {
         assert!(!source.is_entry_synced);
         source.append(&locked, &lesson).unwrap();
         assert!(source.is_entry_synced);
+    }
+
+    /// Behind the end that was known, it was read byte by byte.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_file_that_grows_while_it_is_loaded_is_read_on_in_pieces() {
+        const LESSONS: usize = 20_000;
+        let reads = || {
+            let io = fs::read_to_string("/proc/thread-self/io").unwrap();
+            let count = io.lines().find_map(|line| line.strip_prefix("syscr: "));
+            count.unwrap().parse::<usize>().unwrap()
+        };
+        for known in [0, 1] {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("lessons.jsonl");
+            let line = |n| format!("{{\"id\":\"{n}\"}}\n");
+            let lines =
+                |range: std::ops::Range<usize>| range.map(line).collect::<Vec<String>>().concat();
+            fs::write(&path, lines(0..known)).unwrap();
+            let file = File::open(&path).unwrap();
+            let look = Look::of(&file).unwrap();
+            fs::write(&path, lines(0..LESSONS)).unwrap();
+            let mut source = Source::new(path, Options::default());
+            let before = reads();
+            source.read_whole(&file, &look).unwrap();
+            assert!(reads() - before < 100, "{known}: {} reads", reads() - before);
+            let rows = source.pending.fresh.iter().flatten().map(|draft| draft.rows.len());
+            assert_eq!(rows.sum::<usize>() + source.pending.lessons.len(), LESSONS);
+        }
     }
 
     #[test]

@@ -29,9 +29,12 @@ impl Merge {
         // Only the visible are here, each once, so that it does not matter which come together.
         let segments = groups(drafts, max_bytes).into_iter().map(|drafts| assemble(drafts).segment);
         let segments: Vec<Segment> = segments.filter(|segment| segment.len() > 0).collect();
-        // To make a fingerprint takes longer than all else about a merge.
+        // To make a fingerprint takes longer than all else about a merge. Of large segments none are
+        // kept.
         if self.is_warm || self.segments.iter().any(|segment| segment.failures.get().is_some()) {
-            for (segment, kinds) in segments.iter().zip(self.kinds(&segments)) {
+            let few = |segment: &&Segment| segment.len() as usize <= Failures::KEPT;
+            let small: Vec<&Segment> = segments.iter().filter(few).collect();
+            for (segment, kinds) in small.iter().zip(self.kinds(&small)) {
                 let is_new = segment.failures.set(Failures::of_kinds(kinds)).is_ok();
                 debug_assert!(is_new, "nobody else has the segment yet");
             }
@@ -43,25 +46,28 @@ impl Merge {
     }
 
     /// Returns the fingerprints of what was merged, as they are known where that came from.
-    fn kinds(&self, merged: &[Segment]) -> Vec<Vec<Fingerprint>> {
-        let none = |segment: &Segment| vec![None; segment.len() as usize];
+    fn kinds(&self, merged: &[&Segment]) -> Vec<Vec<Fingerprint>> {
+        if merged.is_empty() {
+            return Vec::new();
+        }
+        let none = |segment: &&Segment| vec![None; segment.len() as usize];
         let mut kinds: Vec<Vec<Option<Fingerprint>>> = merged.iter().map(none).collect();
-        let mut put = |id: &str, kind: Fingerprint| {
+        let mut put = |id: &str, kind: &dyn Fn() -> Fingerprint| {
             let hash = hash::of(id);
             let found = merged.iter().zip(&mut kinds).find_map(|(segment, kinds)| {
                 let doc = segment.find(hash, id, self.seq)?;
                 Some(&mut kinds[doc as usize])
             });
             if let Some(found) = found {
-                *found = Some(kind);
+                *found = Some(kind());
             }
         };
         for slot in self.pages.iter().flat_map(|page| page.visible(PAGE, self.seq, Wanted::ALL)) {
-            put(&slot.lesson.id, slot.kind());
+            put(&slot.lesson.id, &|| slot.kind());
         }
         for segment in &self.segments {
             for doc in (0..segment.len()).filter(|doc| segment.is_visible(*doc, self.seq)) {
-                put(segment.id(doc), segment.kind(doc));
+                put(segment.id(doc), &|| segment.kind(doc));
             }
         }
         let known = |kind: Option<Fingerprint>| kind.expect("what was merged came from somewhere");

@@ -62,7 +62,7 @@
 //! * `refresh` compares size, time of change and the last 4 KiB. A change in place of bytes farther
 //!   from the end, while the file grows or within 20 ms of a change before (2 s where times are
 //!   whole seconds), is not noticed;
-//!   `reload` always is right, and [`LessonsIndex::verify`] tells whether there is need to.
+//!   `reload` is right when nobody is at it, and [`LessonsIndex::verify`] tells whether there is need to.
 //! * Who removes the lock file while somebody writes lets a second writer in. Each line is still
 //!   whole, but a compaction at that moment can lose what the other appends.
 //! * A failure is counted apart where names in its message stand in quotes that are not ASCII, such

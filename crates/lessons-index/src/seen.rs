@@ -40,6 +40,12 @@ impl Look {
         self.metadata.len()
     }
 
+    /// Returns whether the file may have changed between this look and a later one.
+    pub(crate) fn is_changed(&self, later: &Self) -> bool {
+        let state = |look: &Self| (look.len(), changed(&look.metadata));
+        state(self) != state(later) || !self.is_settled()
+    }
+
     /// Returns whether a change after this look shows in the time of the file.
     fn is_settled(&self) -> bool {
         let (seconds, nanos) = changed(&self.metadata);
@@ -65,6 +71,8 @@ pub(crate) struct Seen {
     /// When the file was changed last; `None` if it may have been changed since without another
     /// time. It is the time that no program can set, unlike that of the last write.
     changed: Option<(i64, i64)>,
+    /// Whether what was read was in the file at no one time.
+    pub(crate) is_mixed: bool,
 }
 
 impl Seen {
@@ -78,6 +86,7 @@ impl Seen {
             offset,
             window,
             changed: is_sure.then(|| changed(&look.metadata)),
+            is_mixed: false,
         }
     }
 
@@ -88,7 +97,10 @@ impl Seen {
     /// Returns whether a file is the one that was read, to its end and as it was, without a look
     /// into it.
     pub(crate) fn is_unchanged(&self, now: &Metadata) -> bool {
-        self.is_same_file(now) && self.offset == now.len() && self.changed == Some(changed(now))
+        !self.is_mixed
+            && self.is_same_file(now)
+            && self.offset == now.len()
+            && self.changed == Some(changed(now))
     }
 
     /// Returns whether nothing can have changed without another time.
@@ -98,6 +110,9 @@ impl Seen {
 
     /// Returns whether the bytes before the place of reading are still those that were read.
     pub(crate) fn holds(&self, file: &File) -> bool {
+        if self.is_mixed {
+            return false;
+        }
         let mut now = vec![0; self.window.len()];
         let from = self.offset - self.window.len() as u64;
         file.read_exact_at(&mut now, from).is_ok() && now == self.window

@@ -323,7 +323,36 @@ impl Source {
         self.refuse_too_large(look)?;
         self.start_over();
         let read = self.read_all(file, look);
-        self.after(read)
+        self.after(read)?;
+        if self.is_mixed(file, look).unwrap_or(true) {
+            // The next reading is a whole one, when the file may be quiet.
+            if let Some(seen) = &mut self.seen {
+                seen.is_mixed = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether bytes that were read are others by now: who cuts a file and writes it again
+    /// meanwhile leaves the start of the old one with the end of the new one in memory, and that end
+    /// is all that the next refresh compares.
+    fn is_mixed(&self, file: &File, look: &Look) -> io::Result<bool> {
+        if !look.is_changed(&Look::of(file)?) {
+            return Ok(false);
+        }
+        let mut now = vec![0; CHUNK_BYTES];
+        let mut at = 0;
+        for chunk in self.pending.fresh.iter().flatten().flat_map(|draft| &draft.chunks) {
+            for read in chunk.chunks(CHUNK_BYTES) {
+                let now = &mut now[..read.len()];
+                file.read_exact_at(now, at)?;
+                if now != read {
+                    return Ok(true);
+                }
+                at += read.len() as u64;
+            }
+        }
+        Ok(false)
     }
 
     /// Reads the whole lines in bulk, and what is behind them bit by bit.
@@ -485,6 +514,34 @@ mod tests {
             let rows = source.pending.fresh.iter().flatten().map(|draft| draft.rows.len());
             assert_eq!(rows.sum::<usize>() + source.pending.lessons.len(), LESSONS);
         }
+    }
+
+    /// Its end is all that a refresh compares, so that lessons of before stayed for good.
+    #[test]
+    fn a_file_that_is_written_anew_while_it_is_read_is_read_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lessons.jsonl");
+        fs::write(&path, "{\"id\":\"a\"}\n{\"id\":\"b\"}\n").unwrap();
+        let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+        let look = Look::of(&file).unwrap();
+        let mut source = Source::new(path.clone(), Options::default());
+        source.read_whole(&file, &look).unwrap();
+        assert!(!source.is_mixed(&file, &look).unwrap());
+        file.write_all_at(b"{\"id\":\"c\"}\n", 22).unwrap();
+        assert!(!source.is_mixed(&file, &look).unwrap(), "what is behind is read next");
+        file.write_all_at(b"{\"id\":\"x\"}\n", 0).unwrap();
+        assert!(source.is_mixed(&file, &look).unwrap());
+
+        // As if that had come while it was read.
+        let read = |source: &mut Source| {
+            source.refresh().unwrap();
+            source.take_pending().0.fresh.map(|drafts| drafts.iter().map(|d| d.rows.len()).sum())
+        };
+        read(&mut source);
+        assert_eq!(read(&mut source), None);
+        source.seen.as_mut().unwrap().is_mixed = true;
+        assert_eq!(read(&mut source), Some(3_usize));
+        assert_eq!(read(&mut source), None);
     }
 
     #[test]

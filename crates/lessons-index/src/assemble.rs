@@ -4,9 +4,10 @@ use std::sync::{Arc, OnceLock};
 
 use crate::column::{Column, Symbols};
 use crate::deaths::Deaths;
-use crate::draft::{Bounds, Draft, Place, Texts, narrow};
+use crate::draft::{Bounds, Draft, narrow};
 use crate::hash;
 use crate::numbers::{Growing, GrowingSeconds};
+use crate::place::{Place, Texts};
 use crate::rows::Row;
 use crate::segment::Segment;
 use crate::table::{self, Table};

@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, ScopedJoinHandle};
 
 use crate::column::Symbols;
-use crate::draft::{Chunk, Draft, Entry, Place, narrow};
+use crate::draft::{Chunk, Draft, Entry, narrow};
 use crate::fault::Fault;
 use crate::intake::{Intake, Lines};
 use crate::options::{Mode, Options};
+use crate::place::Place;
 use crate::plain::Plain;
 use crate::reader::{Raw, Reader, Reading};
 use crate::report::Tally;

@@ -126,6 +126,7 @@ mod options;
 mod order;
 mod parse;
 mod path;
+mod place;
 mod plain;
 mod planes;
 mod query;

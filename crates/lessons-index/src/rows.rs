@@ -3,8 +3,8 @@
 //! They are in use only until the segment is built, and there would be a fault for each small page
 //! of them.
 
-use crate::draft::{Place, Texts};
 use crate::memory::Memory;
+use crate::place::{Place, Texts};
 
 /// Is a lesson without its texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

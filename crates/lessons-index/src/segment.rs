@@ -9,13 +9,14 @@ use jiff::Timestamp;
 
 use crate::column::Column;
 use crate::deaths::Deaths;
-use crate::draft::{Chunk, Entry, Place, Spot, Texts, Votes};
+use crate::draft::{Chunk, Entry, Votes};
 use crate::fast::Fast;
 use crate::fingerprint::{Failures, Fingerprint};
 use crate::fold;
 use crate::messages::Messages;
 use crate::numbers::{Numbers, Seconds};
 use crate::parse::Parser;
+use crate::place::{Place, Spot, Texts};
 use crate::plain;
 use crate::record::{Field, Record};
 use crate::stamp;

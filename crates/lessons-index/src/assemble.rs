@@ -6,8 +6,8 @@ use crate::column::{Column, Symbols};
 use crate::deaths::Deaths;
 use crate::draft::{Bounds, Draft, narrow};
 use crate::hash;
+use crate::memory;
 use crate::numbers::{Growing, GrowingSeconds};
-use crate::place::{Place, Texts};
 use crate::rows::Row;
 use crate::segment::Segment;
 use crate::table::{self, Table};
@@ -32,8 +32,8 @@ pub(crate) fn assemble(mut drafts: Vec<Draft>) -> Assembled {
     match &order {
         Order::Reversed => {
             for (number, draft) in drafts.iter().enumerate().rev() {
-                for at in (0..narrow(draft.rows.len())).rev() {
-                    fields.push(number, &draft.rows.get(at as usize), draft.id(at));
+                for row in (0..narrow(draft.rows.len())).rev() {
+                    fields.push(number, draft, row);
                 }
             }
         }
@@ -41,11 +41,11 @@ pub(crate) fn assemble(mut drafts: Vec<Draft>) -> Assembled {
             let mut cursor = 0;
             for at in order {
                 let (number, row) = rows.locate(*at, &mut cursor);
-                let draft = &drafts[number];
-                fields.push(number, &draft.rows.get(row as usize), draft.id(row));
+                fields.push(number, &drafts[number], row);
             }
         }
     }
+    fields.flush();
     let mut votes: Vec<_> = (drafts.iter().zip(&rows.starts))
         .flat_map(|(draft, start)| draft.votes.iter().map(move |(row, votes)| (start + row, votes)))
         .filter_map(|(at, votes)| Some((doc_of.get(at)?, *votes)))
@@ -59,16 +59,16 @@ pub(crate) fn assemble(mut drafts: Vec<Draft>) -> Assembled {
     });
     let segment = Segment {
         chunks: drafts.iter().flat_map(|draft| draft.chunks.iter().cloned()).collect(),
-        places: places.into(),
-        texts: texts.into(),
+        places: places.finish(),
+        texts: texts.finish(),
         fast,
-        ids: text(ids).into(),
-        id_ends: id_ends.into(),
+        ids: ids.finish(),
+        id_ends: id_ends.finish(),
         by_id,
         columns,
         times: times.finish(),
         seconds: seconds.finish(),
-        nanos: nanos.into(),
+        nanos: nanos.finish(),
         votes: votes.into(),
         deaths: Deaths::none(count),
         by_frequency: OnceLock::new(),
@@ -84,16 +84,26 @@ struct Fields<'a> {
     names: &'a Names,
     /// By draft, where its chunks begin among all.
     first_chunks: Vec<u32>,
-    places: Vec<Place>,
-    texts: Vec<Texts>,
-    ids: Vec<u8>,
-    id_ends: Vec<u32>,
+    /// Up to [`TOGETHER`]: each field of them is put where it belongs in one loop.
+    next: Vec<Next<'a>>,
+    places: memory::Growing<[u32; 3]>,
+    texts: memory::Growing<u64>,
+    ids: memory::Growing,
+    id_ends: memory::Growing<u32>,
     exact: [Growing; 4],
     times: Growing,
     seconds: GrowingSeconds,
     /// Stays empty if all are zero.
-    nanos: Vec<i32>,
+    nanos: memory::Growing<i32>,
     has_nanos: bool,
+}
+
+/// Is a lesson that comes next.
+struct Next<'a> {
+    row: Row,
+    id: &'a [u8],
+    /// By field, the numbers of the symbols of its draft.
+    numbers: &'a [Vec<u32>; 4],
 }
 
 impl<'a> Fields<'a> {
@@ -104,37 +114,57 @@ impl<'a> Fields<'a> {
         Self {
             names,
             first_chunks: first_chunks(drafts),
-            places: Vec::with_capacity(count),
-            texts: Vec::with_capacity(count),
-            ids: Vec::with_capacity(drafts.iter().map(Draft::ids_len).sum()),
-            id_ends: Vec::with_capacity(count),
+            next: Vec::with_capacity(TOGETHER),
+            places: memory::Growing::with_room(count),
+            texts: memory::Growing::with_room(count),
+            ids: memory::Growing::with_room(drafts.iter().map(Draft::ids_len).sum()),
+            id_ends: memory::Growing::with_room(count),
             exact: names
                 .symbols
                 .each_ref()
                 .map(|all| Growing::new(all.texts().len() as u64, count)),
             times: Growing::new(max_times, count),
             seconds: GrowingSeconds::new(first, last, count),
-            nanos: Vec::with_capacity(if has_nanos { count } else { 0 }),
+            nanos: memory::Growing::with_room(if has_nanos { count } else { 0 }),
             has_nanos,
         }
     }
 
     #[inline]
-    fn push(&mut self, draft: usize, row: &Row, id: &[u8]) {
-        let chunk = row.place.chunk + self.first_chunks[draft];
-        self.places.push(Place { chunk, ..row.place });
-        self.texts.push(row.texts);
-        self.ids.extend_from_slice(id);
-        self.id_ends.push(narrow(self.ids.len()));
-        let numbers = self.names.of_draft(draft);
-        for ((column, numbers), symbol) in self.exact.iter_mut().zip(numbers).zip(row.symbols) {
-            column.push(numbers[symbol as usize].into());
+    fn push(&mut self, number: usize, draft: &'a Draft, at: u32) {
+        let mut row = draft.rows.get(at as usize);
+        row.place.chunk += self.first_chunks[number];
+        self.next.push(Next { row, id: draft.id(at), numbers: self.names.of_draft(number) });
+        if self.next.len() == TOGETHER {
+            self.flush();
         }
-        self.times.push(row.times);
-        self.seconds.push(row.seconds);
+    }
+
+    fn flush(&mut self) {
+        let next = &self.next;
+        self.places.extend(next.iter().map(|next| next.row.place.words()));
+        self.texts.extend(next.iter().map(|next| next.row.texts.bits()));
+        let mut end = self.ids.len();
+        let mut ids = self.ids.more(next.iter().map(|next| next.id.len()).sum());
+        for Next { id, .. } in next {
+            let (place, behind) = ids.split_at_mut(id.len());
+            place.copy_from_slice(id);
+            ids = behind;
+        }
+        self.id_ends.extend(next.iter().map(|next| {
+            end += next.id.len();
+            narrow(end)
+        }));
+        for (field, column) in self.exact.iter_mut().enumerate() {
+            let number = |next: &Next<'_>| next.numbers[field][next.row.symbols[field] as usize];
+            column.extend(next.iter().map(|next| number(next).into()));
+        }
+        self.times.extend(next.iter().map(|next| next.row.times));
+        self.seconds.extend(next.iter().map(|next| next.row.seconds));
         if self.has_nanos {
-            self.nanos.push(row.nanos);
+            self.nanos.extend(next.iter().map(|next| next.row.nanos));
         }
+        self.next.clear();
     }
 }
 
@@ -210,7 +240,7 @@ impl Docs {
     }
 }
 
-/// Rows whose places in the table are looked for together.
+/// Rows whose places in the table are looked for together, or whose fields are put in theirs.
 const TOGETHER: usize = 32;
 
 /// Is which rows hold.

@@ -308,7 +308,7 @@ mod tests {
         assert!(rest.is_empty());
         let drafts = parts.into_iter().map(|part| part.draft).collect();
         let segment = crate::assemble::assemble(drafts).segment;
-        assert_eq!(segment.texts[0].message.len(), 4);
+        assert_eq!(segment.message_bytes(), 4);
         assert_eq!(segment.raw(0), "{\"id\":\"a\",\"failure_msg\":\"text\"}");
     }
 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use crate::draft::narrow;
 use crate::hash::Hasher;
+use crate::memory::Memory;
 use crate::numbers::Numbers;
 
 /// A text that more than one in so many lessons has is kept as a bit for each lesson too.
@@ -121,11 +122,11 @@ pub(crate) struct Column {
     /// Where the list of each text begins.
     starts: Box<[u32]>,
     /// The lists end to end, each in the order of the segment.
-    lists: Box<[u32]>,
+    lists: Memory<u32>,
     /// The texts that many lessons have, in order.
     dense: Box<[u32]>,
     /// Their rows of bits, of `width` words each.
-    bits: Box<[u64]>,
+    bits: Memory<u64>,
     width: usize,
 }
 
@@ -138,10 +139,11 @@ impl Column {
         for at in 1..starts.len() {
             starts[at] += starts[at - 1];
         }
-        let (mut next, mut lists, mut doc) = (starts.clone(), vec![0; of.len()], 0);
+        let (mut next, mut lists, mut doc) = (starts.clone(), Memory::zeroed(of.len()), 0);
+        let places: &mut [u32] = &mut lists;
         of.each(|symbol| {
             let place = &mut next[index(symbol)];
-            lists[*place as usize] = doc;
+            places[*place as usize] = doc;
             *place += 1;
             doc += 1;
         });
@@ -151,21 +153,13 @@ impl Column {
         };
         let is_dense = |symbol: &u32| list(*symbol).len() > of.len() / DENSE;
         let dense: Box<[u32]> = (0..narrow(symbols.texts.len())).filter(is_dense).collect();
-        let mut bits = vec![0; dense.len() * width];
+        let mut bits = Memory::zeroed(dense.len() * width);
         for (row, symbol) in bits.chunks_exact_mut(width.max(1)).zip(&dense) {
             for doc in list(*symbol) {
                 row[*doc as usize / 64] |= 1 << (doc % 64);
             }
         }
-        Self {
-            symbols,
-            of,
-            starts: starts.into(),
-            lists: lists.into(),
-            dense,
-            bits: bits.into(),
-            width,
-        }
+        Self { symbols, of, starts: starts.into(), lists, dense, bits, width }
     }
 
     /// Returns the number of a text, if a lesson has it.

@@ -4,54 +4,54 @@ use std::cmp::Reverse;
 use std::fmt;
 
 use crate::draft::narrow;
+use crate::memory::{self, Memory};
 
 /// Holds a number for each lesson.
 pub(crate) enum Numbers {
-    One(Box<[u8]>),
-    Two(Box<[u16]>),
-    Four(Box<[u32]>),
-    Eight(Box<[u64]>),
+    One(Memory<u8>),
+    Two(Memory<u16>),
+    Four(Memory<u32>),
+    Eight(Memory<u64>),
 }
 
 /// Takes numbers one after the other.
 pub(crate) enum Growing {
-    One(Vec<u8>),
-    Two(Vec<u16>),
-    Four(Vec<u32>),
-    Eight(Vec<u64>),
+    One(memory::Growing<u8>),
+    Two(memory::Growing<u16>),
+    Four(memory::Growing<u32>),
+    Eight(memory::Growing<u64>),
 }
 
 impl Growing {
     /// Makes room for so many numbers, of which none is larger than `max`.
     pub(crate) fn new(max: u64, count: usize) -> Self {
         if max <= u8::MAX.into() {
-            Self::One(Vec::with_capacity(count))
+            Self::One(memory::Growing::with_room(count))
         } else if max <= u16::MAX.into() {
-            Self::Two(Vec::with_capacity(count))
+            Self::Two(memory::Growing::with_room(count))
         } else if max <= u32::MAX.into() {
-            Self::Four(Vec::with_capacity(count))
+            Self::Four(memory::Growing::with_room(count))
         } else {
-            Self::Eight(Vec::with_capacity(count))
+            Self::Eight(memory::Growing::with_room(count))
         }
     }
 
-    #[expect(clippy::inline_always, reason = "a call takes longer than a number")]
-    #[inline(always)]
-    pub(crate) fn push(&mut self, number: u64) {
+    #[inline]
+    pub(crate) fn extend(&mut self, more: impl ExactSizeIterator<Item = u64>) {
         match self {
-            Self::One(numbers) => numbers.push(fitting(number)),
-            Self::Two(numbers) => numbers.push(fitting(number)),
-            Self::Four(numbers) => numbers.push(fitting(number)),
-            Self::Eight(numbers) => numbers.push(number),
+            Self::One(numbers) => numbers.extend(more.map(fitting)),
+            Self::Two(numbers) => numbers.extend(more.map(fitting)),
+            Self::Four(numbers) => numbers.extend(more.map(fitting)),
+            Self::Eight(numbers) => numbers.extend(more),
         }
     }
 
     pub(crate) fn finish(self) -> Numbers {
         match self {
-            Self::One(numbers) => Numbers::One(numbers.into()),
-            Self::Two(numbers) => Numbers::Two(numbers.into()),
-            Self::Four(numbers) => Numbers::Four(numbers.into()),
-            Self::Eight(numbers) => Numbers::Eight(numbers.into()),
+            Self::One(numbers) => Numbers::One(numbers.finish()),
+            Self::Two(numbers) => Numbers::Two(numbers.finish()),
+            Self::Four(numbers) => Numbers::Four(numbers.finish()),
+            Self::Eight(numbers) => Numbers::Eight(numbers.finish()),
         }
     }
 }
@@ -163,8 +163,10 @@ impl GrowingSeconds {
     }
 
     #[inline]
-    pub(crate) fn push(&mut self, seconds: i64) {
-        self.since.push(if seconds == i64::MIN { 0 } else { since(self.first, seconds) });
+    pub(crate) fn extend(&mut self, more: impl ExactSizeIterator<Item = i64>) {
+        let first = self.first;
+        let of = |seconds| if seconds == i64::MIN { 0 } else { since(first, seconds) };
+        self.since.extend(more.map(of));
     }
 
     pub(crate) fn finish(self) -> Seconds {
@@ -210,9 +212,7 @@ mod tests {
 
     fn numbers(max: u64, all: &[u64]) -> Numbers {
         let mut numbers = Growing::new(max, all.len());
-        for number in all {
-            numbers.push(*number);
-        }
+        numbers.extend(all.iter().copied());
         numbers.finish()
     }
 
@@ -220,9 +220,7 @@ mod tests {
         let known = || all.iter().copied().filter(|seconds| *seconds != i64::MIN);
         let (first, last) = (known().min().unwrap_or(0), known().max().unwrap_or(0));
         let mut seconds = GrowingSeconds::new(first, last, all.len());
-        for time in all {
-            seconds.push(*time);
-        }
+        seconds.extend(all.iter().copied());
         seconds.finish()
     }
 

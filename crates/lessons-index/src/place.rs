@@ -11,6 +11,19 @@ pub(crate) struct Place {
     pub(crate) len: u32,
 }
 
+impl Place {
+    /// Returns all of it in three words.
+    pub(crate) fn words(self) -> [u32; 3] {
+        [self.chunk, self.at, self.len]
+    }
+
+    /// Returns what was in three words.
+    #[inline]
+    pub(crate) fn of_words([chunk, at, len]: [u32; 3]) -> Self {
+        Self { chunk, at, len }
+    }
+}
+
 /// Says where two texts stand in the line of a lesson, or that they have to be looked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Texts {

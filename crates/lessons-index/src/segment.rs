@@ -13,6 +13,7 @@ use crate::draft::{Chunk, Entry, Votes};
 use crate::fast::Fast;
 use crate::fingerprint::{Failures, Fingerprint};
 use crate::fold;
+use crate::memory::Memory;
 use crate::messages::Messages;
 use crate::numbers::{Numbers, Seconds};
 use crate::parse::Parser;
@@ -31,18 +32,21 @@ use crate::terms::Terms;
 /// built when it is first asked for, or by a thread in the background before that.
 pub(crate) struct Segment {
     pub(crate) chunks: Box<[Chunk]>,
-    pub(crate) places: Box<[Place]>,
-    pub(crate) texts: Box<[Texts]>,
+    /// Each is a [`Place`].
+    pub(crate) places: Memory<[u32; 3]>,
+    /// Each is a [`Texts`].
+    pub(crate) texts: Memory<u64>,
     /// Has seen lines such as these.
     pub(crate) fast: Fast,
-    pub(crate) ids: Box<str>,
-    pub(crate) id_ends: Box<[u32]>,
+    /// End to end; each is text.
+    pub(crate) ids: Memory,
+    pub(crate) id_ends: Memory<u32>,
     pub(crate) by_id: Table,
     pub(crate) columns: [Column; 4],
     pub(crate) times: Numbers,
     pub(crate) seconds: Seconds,
     /// Empty if all are zero.
-    pub(crate) nanos: Box<[i32]>,
+    pub(crate) nanos: Memory<i32>,
     /// Of the lessons that have some, in order.
     pub(crate) votes: Box<[(u32, Votes)]>,
     pub(crate) deaths: Deaths,
@@ -81,7 +85,7 @@ impl Segment {
     }
 
     pub(crate) fn find(&self, hash: u64, id: &str, seq: u64) -> Option<u32> {
-        let doc = self.by_id.find(hash, |doc| self.id(doc) == id)?;
+        let doc = self.by_id.find(hash, |doc| self.id_bytes(doc) == id.as_bytes())?;
         self.is_visible(doc, seq).then_some(doc)
     }
 
@@ -89,18 +93,28 @@ impl Segment {
     ///
     /// Only the writer of the index calls this.
     pub(crate) fn end(&self, hash: u64, id: &str, seq: u64) -> Option<u32> {
-        let doc = self.by_id.find(hash, |doc| self.id(doc) == id)?;
+        let doc = self.by_id.find(hash, |doc| self.id_bytes(doc) == id.as_bytes())?;
         self.deaths.end(doc, seq).then_some(doc)
     }
 
     pub(crate) fn id(&self, doc: u32) -> &str {
+        std::str::from_utf8(self.id_bytes(doc)).expect("ids are text")
+    }
+
+    #[inline]
+    fn id_bytes(&self, doc: u32) -> &[u8] {
         let doc = doc as usize;
-        let start = if doc == 0 { 0 } else { self.id_ends[doc - 1] };
-        &self.ids[start as usize..self.id_ends[doc] as usize]
+        let ends = &*self.id_ends;
+        let start = if doc == 0 { 0 } else { ends[doc - 1] };
+        &self.ids[start as usize..ends[doc] as usize]
     }
 
     pub(crate) fn place(&self, doc: u32) -> Place {
-        self.places[doc as usize]
+        Place::of_words(self.places[doc as usize])
+    }
+
+    fn texts(&self, doc: u32) -> Texts {
+        Texts::of_bits(self.texts[doc as usize])
     }
 
     pub(crate) fn raw(&self, doc: u32) -> &str {
@@ -115,19 +129,19 @@ impl Segment {
 
     /// Returns the message.
     pub(crate) fn message(&self, doc: u32) -> Cow<'_, str> {
-        self.text(doc, self.texts[doc as usize].message, |record| record.failure_msg)
+        self.text(doc, self.texts(doc).message, |record| record.failure_msg)
     }
 
     /// Appends the folded message.
     pub(crate) fn fold_message(&self, doc: u32, out: &mut Vec<u8>) {
-        if !self.fold_plain(doc, self.texts[doc as usize].message, out) {
+        if !self.fold_plain(doc, self.texts(doc).message, out) {
             fold::fold_into(&self.message(doc), out);
         }
     }
 
     /// Appends the folded resolution.
     pub(crate) fn fold_resolution(&self, doc: u32, out: &mut Vec<u8>) {
-        if !self.fold_plain(doc, self.texts[doc as usize].resolution, out) {
+        if !self.fold_plain(doc, self.texts(doc).resolution, out) {
             fold::fold_into(&self.resolution(doc), out);
         }
     }
@@ -146,7 +160,9 @@ impl Segment {
         let docs = docs.start as usize..docs.end as usize;
         let all = self.places[docs.clone()].iter().zip(&self.texts[docs]);
         let any = all.fold(0, |any, (place, texts)| {
-            let text = text(texts).of_line(self.line(*place)).map_or(&[][..], |(text, _)| text);
+            let line = self.line(Place::of_words(*place));
+            let text =
+                text(&Texts::of_bits(*texts)).of_line(line).map_or(&[][..], |(text, _)| text);
             let last = text.last().copied().unwrap_or_default();
             text.iter().step_by(CACHE_LINE).fold(any ^ last, |any, byte| any ^ byte)
         });
@@ -163,7 +179,7 @@ impl Segment {
 
     /// Returns the resolution.
     pub(crate) fn resolution(&self, doc: u32) -> Cow<'_, str> {
-        self.text(doc, self.texts[doc as usize].resolution, |record| record.resolution)
+        self.text(doc, self.texts(doc).resolution, |record| record.resolution)
     }
 
     fn text<'s>(
@@ -215,13 +231,13 @@ impl Segment {
     pub(crate) fn entry(&self, doc: u32) -> Entry<'_> {
         let (seconds, nanos) = self.time_parts(doc);
         Entry {
-            id: self.id(doc).as_bytes(),
+            id: self.id_bytes(doc),
             exact: Field::ALL.map(|field| self.column(field).text_of(doc).as_bytes()),
             times: self.times(doc),
             seconds,
             nanos,
             votes: self.votes(doc),
-            texts: self.texts[doc as usize],
+            texts: self.texts(doc),
             is_tombstone: false,
         }
     }
@@ -317,7 +333,7 @@ impl Segment {
 
     /// Returns how long the messages are together, as far as that is known.
     pub(crate) fn message_bytes(&self) -> usize {
-        self.texts.iter().map(|texts| texts.message.len()).sum()
+        self.texts.iter().map(|texts| Texts::of_bits(*texts).message.len()).sum()
     }
 
     /// Returns the bytes of the chunks, garbage included.

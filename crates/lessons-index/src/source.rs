@@ -524,7 +524,7 @@ mod tests {
         fs::write(&path, "{\"id\":\"a\"}\n{\"id\":\"b\"}\n").unwrap();
         let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
         let look = Look::of(&file).unwrap();
-        let mut source = Source::new(path.clone(), Options::default());
+        let mut source = Source::new(path, Options::default());
         source.read_whole(&file, &look).unwrap();
         assert!(!source.is_mixed(&file, &look).unwrap());
         file.write_all_at(b"{\"id\":\"c\"}\n", 22).unwrap();

@@ -62,13 +62,13 @@ pub(crate) fn assemble(mut drafts: Vec<Draft>) -> Assembled {
         places: places.finish(),
         texts: texts.finish(),
         fast,
-        ids: ids.finish(),
-        id_ends: id_ends.finish(),
+        ids: text(ids).into(),
+        id_ends: id_ends.into(),
         by_id,
         columns,
         times: times.finish(),
         seconds: seconds.finish(),
-        nanos: nanos.finish(),
+        nanos: nanos.into(),
         votes: votes.into(),
         deaths: Deaths::none(count),
         by_frequency: OnceLock::new(),
@@ -88,13 +88,13 @@ struct Fields<'a> {
     next: Vec<Next<'a>>,
     places: memory::Growing<[u32; 3]>,
     texts: memory::Growing<u64>,
-    ids: memory::Growing,
-    id_ends: memory::Growing<u32>,
+    ids: Vec<u8>,
+    id_ends: Vec<u32>,
     exact: [Growing; 4],
     times: Growing,
     seconds: GrowingSeconds,
     /// Stays empty if all are zero.
-    nanos: memory::Growing<i32>,
+    nanos: Vec<i32>,
     has_nanos: bool,
 }
 
@@ -117,15 +117,15 @@ impl<'a> Fields<'a> {
             next: Vec::with_capacity(TOGETHER),
             places: memory::Growing::with_room(count),
             texts: memory::Growing::with_room(count),
-            ids: memory::Growing::with_room(drafts.iter().map(Draft::ids_len).sum()),
-            id_ends: memory::Growing::with_room(count),
+            ids: Vec::with_capacity(drafts.iter().map(Draft::ids_len).sum()),
+            id_ends: Vec::with_capacity(count),
             exact: names
                 .symbols
                 .each_ref()
                 .map(|all| Growing::new(all.texts().len() as u64, count)),
             times: Growing::new(max_times, count),
             seconds: GrowingSeconds::new(first, last, count),
-            nanos: memory::Growing::with_room(if has_nanos { count } else { 0 }),
+            nanos: Vec::with_capacity(if has_nanos { count } else { 0 }),
             has_nanos,
         }
     }
@@ -145,11 +145,8 @@ impl<'a> Fields<'a> {
         self.places.extend(next.iter().map(|next| next.row.place.words()));
         self.texts.extend(next.iter().map(|next| next.row.texts.bits()));
         let mut end = self.ids.len();
-        let mut ids = self.ids.more(next.iter().map(|next| next.id.len()).sum());
         for Next { id, .. } in next {
-            let (place, behind) = ids.split_at_mut(id.len());
-            place.copy_from_slice(id);
-            ids = behind;
+            self.ids.extend_from_slice(id);
         }
         self.id_ends.extend(next.iter().map(|next| {
             end += next.id.len();

@@ -4,54 +4,56 @@ use std::cmp::Reverse;
 use std::fmt;
 
 use crate::draft::narrow;
-use crate::memory::{self, Memory};
 
 /// Holds a number for each lesson.
+///
+/// Not in huge pages: a walk asks for one number of each lesson it passes, and it would take longer
+/// to ask which pages those are in than a page table costs.
 pub(crate) enum Numbers {
-    One(Memory<u8>),
-    Two(Memory<u16>),
-    Four(Memory<u32>),
-    Eight(Memory<u64>),
+    One(Box<[u8]>),
+    Two(Box<[u16]>),
+    Four(Box<[u32]>),
+    Eight(Box<[u64]>),
 }
 
 /// Takes numbers one after the other.
 pub(crate) enum Growing {
-    One(memory::Growing<u8>),
-    Two(memory::Growing<u16>),
-    Four(memory::Growing<u32>),
-    Eight(memory::Growing<u64>),
+    One(Vec<u8>),
+    Two(Vec<u16>),
+    Four(Vec<u32>),
+    Eight(Vec<u64>),
 }
 
 impl Growing {
     /// Makes room for so many numbers, of which none is larger than `max`.
     pub(crate) fn new(max: u64, count: usize) -> Self {
         if max <= u8::MAX.into() {
-            Self::One(memory::Growing::with_room(count))
+            Self::One(Vec::with_capacity(count))
         } else if max <= u16::MAX.into() {
-            Self::Two(memory::Growing::with_room(count))
+            Self::Two(Vec::with_capacity(count))
         } else if max <= u32::MAX.into() {
-            Self::Four(memory::Growing::with_room(count))
+            Self::Four(Vec::with_capacity(count))
         } else {
-            Self::Eight(memory::Growing::with_room(count))
+            Self::Eight(Vec::with_capacity(count))
         }
     }
 
     #[inline]
     pub(crate) fn extend(&mut self, more: impl ExactSizeIterator<Item = u64>) {
         match self {
-            Self::One(numbers) => numbers.extend(more.map(fitting)),
-            Self::Two(numbers) => numbers.extend(more.map(fitting)),
-            Self::Four(numbers) => numbers.extend(more.map(fitting)),
+            Self::One(numbers) => numbers.extend(more.map(fitting::<u8>)),
+            Self::Two(numbers) => numbers.extend(more.map(fitting::<u16>)),
+            Self::Four(numbers) => numbers.extend(more.map(fitting::<u32>)),
             Self::Eight(numbers) => numbers.extend(more),
         }
     }
 
     pub(crate) fn finish(self) -> Numbers {
         match self {
-            Self::One(numbers) => Numbers::One(numbers.finish()),
-            Self::Two(numbers) => Numbers::Two(numbers.finish()),
-            Self::Four(numbers) => Numbers::Four(numbers.finish()),
-            Self::Eight(numbers) => Numbers::Eight(numbers.finish()),
+            Self::One(numbers) => Numbers::One(numbers.into()),
+            Self::Two(numbers) => Numbers::Two(numbers.into()),
+            Self::Four(numbers) => Numbers::Four(numbers.into()),
+            Self::Eight(numbers) => Numbers::Eight(numbers.into()),
         }
     }
 }

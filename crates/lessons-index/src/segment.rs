@@ -38,15 +38,14 @@ pub(crate) struct Segment {
     pub(crate) texts: Memory<u64>,
     /// Has seen lines such as these.
     pub(crate) fast: Fast,
-    /// End to end; each is text.
-    pub(crate) ids: Memory,
-    pub(crate) id_ends: Memory<u32>,
+    pub(crate) ids: Box<str>,
+    pub(crate) id_ends: Box<[u32]>,
     pub(crate) by_id: Table,
     pub(crate) columns: [Column; 4],
     pub(crate) times: Numbers,
     pub(crate) seconds: Seconds,
     /// Empty if all are zero.
-    pub(crate) nanos: Memory<i32>,
+    pub(crate) nanos: Box<[i32]>,
     /// Of the lessons that have some, in order.
     pub(crate) votes: Box<[(u32, Votes)]>,
     pub(crate) deaths: Deaths,
@@ -85,7 +84,7 @@ impl Segment {
     }
 
     pub(crate) fn find(&self, hash: u64, id: &str, seq: u64) -> Option<u32> {
-        let doc = self.by_id.find(hash, |doc| self.id_bytes(doc) == id.as_bytes())?;
+        let doc = self.by_id.find(hash, |doc| self.id(doc) == id)?;
         self.is_visible(doc, seq).then_some(doc)
     }
 
@@ -93,20 +92,14 @@ impl Segment {
     ///
     /// Only the writer of the index calls this.
     pub(crate) fn end(&self, hash: u64, id: &str, seq: u64) -> Option<u32> {
-        let doc = self.by_id.find(hash, |doc| self.id_bytes(doc) == id.as_bytes())?;
+        let doc = self.by_id.find(hash, |doc| self.id(doc) == id)?;
         self.deaths.end(doc, seq).then_some(doc)
     }
 
     pub(crate) fn id(&self, doc: u32) -> &str {
-        std::str::from_utf8(self.id_bytes(doc)).expect("ids are text")
-    }
-
-    #[inline]
-    fn id_bytes(&self, doc: u32) -> &[u8] {
         let doc = doc as usize;
-        let ends = &*self.id_ends;
-        let start = if doc == 0 { 0 } else { ends[doc - 1] };
-        &self.ids[start as usize..ends[doc] as usize]
+        let start = if doc == 0 { 0 } else { self.id_ends[doc - 1] };
+        &self.ids[start as usize..self.id_ends[doc] as usize]
     }
 
     pub(crate) fn place(&self, doc: u32) -> Place {
@@ -231,7 +224,7 @@ impl Segment {
     pub(crate) fn entry(&self, doc: u32) -> Entry<'_> {
         let (seconds, nanos) = self.time_parts(doc);
         Entry {
-            id: self.id_bytes(doc),
+            id: self.id(doc).as_bytes(),
             exact: Field::ALL.map(|field| self.column(field).text_of(doc).as_bytes()),
             times: self.times(doc),
             seconds,

@@ -74,7 +74,7 @@
 //! # Performance
 //!
 //! A segment keeps its lines as they were read, in memory once, and columns of what queries
-//! compare: about 115 bytes a lesson, and about 300 more once text was searched and ranked. A
+//! compare: about 90 bytes a lesson, and about 300 more once text was searched and ranked. A
 //! look-up by id costs a hash look-up in each of O(log n) segments and copies nothing; an
 //! exact field is a list, newest first. A search for text looks only into blocks of 4 messages
 //! whose parts of three and five bytes fit, and is one scan of memory at worst. Publishing appends to a page of 512

@@ -22,7 +22,6 @@ mod wire;
 
 mod input;
 mod json;
-mod moved;
 mod suggest;
 
 mod exit;

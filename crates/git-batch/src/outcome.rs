@@ -6,6 +6,7 @@ use std::time::Duration;
 use bstr::BString;
 use gix::ObjectId;
 
+use crate::porcelain;
 pub use crate::porcelain::Class;
 
 /// The end of one operation.
@@ -105,6 +106,27 @@ impl Outcome {
     /// Tells whether what was asked for holds now: [`Outcome::Landed`] or [`Outcome::NoChange`].
     pub fn is_success(&self) -> bool {
         matches!(self, Outcome::Landed { .. } | Outcome::NoChange { .. })
+    }
+
+    /// Tells whether a push was refused because somebody else has moved the branch at the remote,
+    /// before the push or meanwhile: what is there has to be looked at before it is tried again.
+    ///
+    /// Knows it by the words of git, which are the same for every remote; one that says it in other
+    /// words is a refusal like all others.
+    ///
+    /// ```
+    /// use git_batch::{Class, Outcome};
+    ///
+    /// let refused = |reason: &str| Outcome::Rejected {
+    ///     class: Class::Transient,
+    ///     reason: reason.to_owned(),
+    /// };
+    /// assert!(refused("cannot lock ref 'refs/heads/a': is at 1 but expected 2").is_moved());
+    /// assert!(!refused("cannot lock ref 'refs/heads/a': File exists").is_moved());
+    /// ```
+    pub fn is_moved(&self) -> bool {
+        let Outcome::Rejected { class: Class::Transient, reason } = self else { return false };
+        porcelain::is_moved(reason)
     }
 }
 

@@ -119,18 +119,12 @@ pub(crate) fn classify(reason: &str) -> Class {
         "permission",
         "locked branch",
     ];
-    const TRANSIENT: [&str; 17] = [
-        "fetch first",
-        "non-fast-forward",
-        "stale info",
-        "remote ref updated since checkout",
+    const TRANSIENT: [&str; 11] = [
         "atomic push failed",
         "atomic push failure",
         "atomic transaction failed",
         "failed to update ref",
         "failed to start transaction",
-        "incorrect old value provided",
-        "reference already exists",
         "cannot lock ref",
         "failed to lock",
         "lock_failure",
@@ -139,9 +133,31 @@ pub(crate) fn classify(reason: &str) -> Class {
         "try again",
         "timeout",
     ];
+    let is_known = |list: &[&str]| is_in(list, reason);
+    let can_pass = !is_known(&PERMANENT) && (is_known(&MOVED) || is_known(&TRANSIENT));
+    if can_pass { Class::Transient } else { Class::Permanent }
+}
+
+/// Refusals of a branch that is not where the push takes it to be, as somebody else has moved it.
+const MOVED: [&str; 7] = [
+    "fetch first",
+    "non-fast-forward",
+    "stale info",
+    "remote ref updated since checkout",
+    "incorrect old value provided",
+    "reference already exists",
+    // Behind "cannot lock ref": where the branch is.
+    "but expected",
+];
+
+/// Says whether a refusal that can pass is for that.
+pub(crate) fn is_moved(reason: &str) -> bool {
+    is_in(&MOVED, reason)
+}
+
+fn is_in(list: &[&str], reason: &str) -> bool {
     let reason = reason.to_ascii_lowercase();
-    let is_in = |list: &[&str]| list.iter().any(|known| reason.contains(known));
-    if !is_in(&PERMANENT) && is_in(&TRANSIENT) { Class::Transient } else { Class::Permanent }
+    list.iter().any(|known| reason.contains(known))
 }
 
 #[cfg(test)]
@@ -149,6 +165,23 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    /// Who cannot tell one from the other is told to overwrite what somebody has just pushed.
+    #[test]
+    fn a_branch_that_moved_is_told_from_what_else_can_pass() {
+        for (reason, moved) in [
+            ("fetch first", true),
+            ("stale info", true),
+            ("cannot lock ref 'refs/heads/a': is at 1 but expected 2", true),
+            ("cannot lock ref 'refs/heads/a': Unable to create 'a.lock': File exists.", false),
+            ("timeout", false),
+            ("pre-receive hook declined", false),
+        ] {
+            let outcome =
+                crate::Outcome::Rejected { class: classify(reason), reason: reason.to_owned() };
+            assert_eq!(outcome.is_moved(), moved, "{reason}");
+        }
+    }
 
     proptest! {
         #[test]

@@ -10,7 +10,6 @@ use crate::cli::{Session, duration, resume_command};
 use crate::exit::{Exit, Stop, chain};
 use crate::gate::GateOptions;
 use crate::input::{Input, existing_folder};
-use crate::moved::is_moved;
 use crate::wire::ops;
 use crate::wire::outcomes::{OpLine, OpSummary};
 
@@ -133,7 +132,7 @@ pub(crate) fn run(session: &Session, options: &Options) -> Result<Exit, Stop> {
     summary.took(&report);
     summary.seconds = started.elapsed().as_secs_f64();
     summary.print(&session.output);
-    if report.outcomes.iter().any(|(_, outcome)| is_moved(outcome)) {
+    if report.outcomes.iter().any(|(_, outcome)| outcome.is_moved()) {
         session.output.note(match options.on_moved {
             Moved::Fail => {
                 "help: fetch, and merge or rebase the branch, or run again with --on-moved merge"

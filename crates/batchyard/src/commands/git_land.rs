@@ -9,7 +9,6 @@ use super::git_apply::{not_applied, open};
 use crate::cli::{Session, duration, resume_command};
 use crate::exit::{Exit, Stop};
 use crate::gate::GateOptions;
-use crate::moved::is_moved;
 use crate::wire::outcomes::{OpLine, OpSummary};
 
 #[derive(Debug, clap::Args)]
@@ -91,7 +90,7 @@ pub(crate) fn run(session: &Session, options: &Options) -> Result<Exit, Stop> {
     summary.took(&report);
     summary.seconds = started.elapsed().as_secs_f64();
     summary.print(&session.output);
-    if report.outcomes.iter().any(|(_, outcome)| is_moved(outcome)) {
+    if report.outcomes.iter().any(|(_, outcome)| outcome.is_moved()) {
         session.output.note("help: run again to land on what the remote has then");
     }
     Ok(Exit::of_failed(summary.failed + summary.skipped))

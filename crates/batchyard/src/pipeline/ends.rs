@@ -6,7 +6,6 @@ use super::apart::takes_some;
 use super::board::{Board, Failure, Standing};
 use super::ops::Operations;
 use super::round::{Done, Round};
-use crate::moved::is_moved;
 use crate::output::Output;
 use crate::wire::outcomes::OpLine;
 
@@ -130,7 +129,7 @@ impl<'a> Ends<'a> {
                 let (remote, branch) = (&board.plan.remote, board.plan.tasks[at].branch());
                 let cure = match pushed {
                     // With a lease: nobody has looked at what comes there after the fetch.
-                    Some(outcome) if is_moved(outcome) => format!(
+                    Some(outcome) if outcome.is_moved() => format!(
                         "; look at it with: git fetch {remote} {branch}; if nobody needs what is there: \
                          git push --force-with-lease={branch}:FETCH_HEAD {remote} {branch}"
                     ),

@@ -4,7 +4,6 @@ use git_batch::{Class, LeftOut, Outcome, Receipt, Report};
 use serde::Serialize;
 
 use super::ops::Refusal;
-use crate::moved;
 use crate::output::Output;
 
 /// One result line.
@@ -153,7 +152,7 @@ impl OpLine {
                 line.error = Some(error);
             }
             Outcome::Rejected { class, reason } => {
-                let mut error = OpErrorLine::new("rejected", moved::told(*class, reason));
+                let mut error = OpErrorLine::new("rejected", told(outcome, reason));
                 error.transient = Some(matches!(class, Class::Transient));
                 line.error = Some(error);
             }
@@ -270,4 +269,14 @@ impl OpSummary {
             if self.dry_run { "; dry run, nothing was written or pushed" } else { "" }
         ));
     }
+}
+
+/// Returns why a push was refused, in words of a user where git has only its own.
+fn told(outcome: &Outcome, reason: &str) -> String {
+    /// How `git-batch` says it of a branch that had moved before the push.
+    const BEFORE: &str = "the remote's branch";
+    if outcome.is_moved() && !reason.starts_with(BEFORE) {
+        return format!("somebody else has moved the branch at the remote meanwhile: {reason}");
+    }
+    reason.to_owned()
 }

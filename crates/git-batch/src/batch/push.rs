@@ -220,3 +220,13 @@ pub(super) fn unheard(branch: &FullName) -> OpError {
     let message = format!("git did not say what became of {:?}", branch.shorten());
     OpError::new(OpErrorKind::Remote, message)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_moved_before_the_push_says_that_it_moved() {
+        assert!(moved(&FullName::try_from("refs/heads/a").unwrap()).is_moved());
+    }
+}

@@ -378,9 +378,15 @@ impl Source {
     }
 
     fn read_from(&mut self, file: &File, look: &Look, from: u64) -> Result<(), OpenError> {
-        let window = self.seen.take().map(|seen| seen.window).unwrap_or_default();
+        let before = self.seen.take();
+        let window = before.as_ref().map(|seen| seen.window.clone()).unwrap_or_default();
         let read = self.read_to_end(file, look, from, window);
-        self.after(read)
+        self.after(read)?;
+        if let (Some(before), Some(seen)) = (before, &mut self.seen) {
+            // It may have been cut and written anew since that was asked.
+            seen.is_mixed = !before.holds(file);
+        }
+        Ok(())
     }
 
     /// Half a reading must be neither published nor gone on with.
@@ -541,6 +547,17 @@ mod tests {
         assert_eq!(read(&mut source), None);
         source.seen.as_mut().unwrap().is_mixed = true;
         assert_eq!(read(&mut source), Some(3_usize));
+        assert_eq!(read(&mut source), None);
+
+        // The same between a look at the end that is known and the reading of what is behind it.
+        // That is so long that the next look sees nothing else.
+        let long = format!("{{\"id\":\"d\",\"failure_msg\":\"{}\"}}\n", "x".repeat(9_000));
+        file.write_all_at(long.as_bytes(), 33).unwrap();
+        file.write_all_at(b"{\"id\":\"y\"}\n", 0).unwrap();
+        let from = source.len();
+        source.read_from(&file, &Look::of(&file).unwrap(), from).unwrap();
+        source.take_pending();
+        assert_eq!(read(&mut source), Some(4_usize));
         assert_eq!(read(&mut source), None);
     }
 

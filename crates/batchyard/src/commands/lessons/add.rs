@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use lessons_index::{AddError, Failure, Lesson, LessonsIndex};
+use lessons_index::{AddError, Failure, Lesson, LessonsIndex, WriteError};
 use serde_json::{Map, Value, json};
 
 use super::open;
@@ -21,9 +21,9 @@ pub(super) const RECORD: &str = r#"A record needs an id only; unknown keys are k
      "failure_msg":"linker: out of memory","resolution":"link with fewer jobs","pattern":"memory",
      "times_seen":3,"first_seen":"2026-01-31T08:00:00Z","last_seen":"2026-02-01T08:00:00Z"}
 
-all in one line. With --count a record is a failure: it needs no id, and is counted up where one
-with the same scope, failure_type and message is known, whatever paths, numbers and names the
-message speaks of. `batchyard run` finds the lessons of a task by task_type, which is its kind."#;
+all in one line. With --count a record is a failure: it is counted up where one with the same
+scope, failure_type and message is known, whatever paths, numbers and names the message speaks of.
+Its id, its times_seen and keys that are not known are left out then. `batchyard run` finds the lessons of a task by task_type, which is its kind."#;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Add {
@@ -151,8 +151,18 @@ fn all_or_why(done: Vec<Result<Arc<Lesson>, AddError>>) -> Result<Vec<Arc<Lesson
     let nothing_done =
         done.iter().all(|done| done.as_ref().is_err_and(|error| !changed_file(error)));
     done.into_iter().collect::<Result<Vec<_>, _>>().map_err(|error| {
-        if nothing_done { Stop::refused(chain(&error)) } else { Stop::failed(chain(&error)) }
+        if nothing_done { not_written(&error, Stop::refused) } else { Stop::failed(chain(&error)) }
     })
+}
+
+/// Says why nothing was written. Who has the lock will give it back, so that running again goes on.
+pub(super) fn not_written(error: &AddError, otherwise: impl FnOnce(String) -> Stop) -> Stop {
+    match error {
+        AddError::Write { source, .. } if matches!(**source, WriteError::Held { .. }) => {
+            Stop::unfinished(chain(error)).help("run it again when the other is done")
+        }
+        _ => otherwise(chain(error)),
+    }
 }
 
 /// Checks that the file can be written to, so that a refusal comes before any work. Nothing is left behind.
@@ -186,5 +196,25 @@ pub(crate) fn writable(path: &Path) -> Result<(), Stop> {
                 .help("make its folder writable, or name a file in another one"))
         }
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// It was told refused, as if the input were wrong, or done in part.
+    #[test]
+    fn a_file_that_another_run_holds_is_to_be_tried_again() {
+        let path = PathBuf::from("l.jsonl.lock");
+        let held = WriteError::Held { path, waited: Duration::from_mins(1), by: Some(7) };
+        let stop =
+            not_written(&AddError::Write { id: "a".into(), source: held.into() }, Stop::refused);
+        assert_eq!(stop.exit, Exit::Unfinished);
+        assert!(stop.message().contains("process 7"), "{}", stop.message());
+        let other = AddError::Refused { id: "a".into(), reason: "it is full".into() };
+        assert_eq!(not_written(&other, Stop::failed).exit, Exit::SomeFailed);
     }
 }

@@ -7,7 +7,7 @@ use jiff::SignedDuration;
 use lessons_index::{Compaction, merge_files};
 use serde_json::json;
 
-use super::add::writable;
+use super::add::{not_written, writable};
 use super::open_existing;
 use crate::cli::{Session, duration};
 use crate::exit::{Exit, Stop, chain};
@@ -83,7 +83,7 @@ pub(super) fn feedback(session: &Session, options: &Feedback) -> Result<Exit, St
     let lesson = session
         .interrupt
         .shielded(|| index.feedback(&options.id, said))
-        .map_err(|error| Stop::failed(chain(&error)))?;
+        .map_err(|error| not_written(&error, Stop::failed))?;
     let Some(lesson) = lesson else { return Err(unknown(&options.id)) };
     if session.output.json {
         session.output.object(&json!({
@@ -104,7 +104,7 @@ pub(super) fn forget(session: &Session, options: &Forget) -> Result<Exit, Stop> 
     let mut missing = Vec::new();
     for id in &options.ids {
         let forgotten = session.interrupt.shielded(|| index.forget(id));
-        if forgotten.map_err(|error| Stop::failed(chain(&error)))?.is_none() {
+        if forgotten.map_err(|error| not_written(&error, Stop::failed))?.is_none() {
             missing.push(id);
         }
     }

@@ -84,9 +84,9 @@ pub(crate) fn open(path: &Path) -> Result<LessonsIndex, Stop> {
 pub(crate) fn say_faults(session: &Session, path: &Path, report: &LoadReport) {
     if report.faults_total > 0 {
         session.output.note(format!(
-            "note: {} broken lines in {} were left out; see: batchyard lessons check",
+            "note: {} broken lines in {path} were left out; see: batchyard lessons check {path}",
             report.faults_total,
-            path.display()
+            path = path.display()
         ));
     }
 }

@@ -237,7 +237,7 @@ impl Draft {
     /// Takes the visible lessons of a segment. The lines stay where they are if most of their
     /// chunk is in use and it is large; others are copied, so that a chunk of the dead can go.
     pub(crate) fn of_segment(segment: &Segment, seq: u64, max_segment_bytes: usize) -> Vec<Self> {
-        let mut kept = Self { fast: segment.fast.clone(), ..Self::default() };
+        let mut kept = Self::default();
         // Where a chunk that is kept has gone.
         let chunks: Vec<Option<u32>> = segment
             .chunks()
@@ -261,7 +261,9 @@ impl Draft {
         }
         let mut drafts = copies.finish();
         drafts.push(kept);
-        drafts[0].fast = segment.fast.clone();
+        for draft in &mut drafts {
+            draft.fast = segment.fast.clone();
+        }
         drafts
     }
 

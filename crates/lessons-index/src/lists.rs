@@ -77,9 +77,7 @@ impl Lists {
         let start = self.len;
         self.len += wanted;
         if self.len > self.bytes.len() {
-            let mut larger = Memory::zeroed(self.len.next_power_of_two());
-            larger[..start].copy_from_slice(&self.bytes[..start]);
-            self.bytes = larger;
+            self.bytes.renew(start, self.len.next_power_of_two());
         }
         let len = wanted - LINK;
         let link = &mut self.bytes[start + len..start + wanted];

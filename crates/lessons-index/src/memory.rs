@@ -51,12 +51,17 @@ impl<T: Pod> Memory<T> {
                 all.shrink_to_fit();
             }
             Pages::Mapped(map) if self.len * size_of::<T>() < map.len() / 2 => {
-                let mut shorter = Self::zeroed(self.len);
-                shorter.copy_from_slice(self);
-                *self = shorter;
+                self.renew(self.len, self.len);
             }
             Pages::Mapped(_) => {}
         }
+    }
+
+    /// Gets other memory, of so many zeros, and copies the first `used` there.
+    pub(crate) fn renew(&mut self, used: usize, len: usize) {
+        let mut other = Self::zeroed(len);
+        other[..used].copy_from_slice(&self[..used]);
+        *self = other;
     }
 }
 
@@ -128,9 +133,7 @@ impl<T: Pod> Growing<T> {
         let start = self.len;
         self.len += count;
         if self.len > self.all.len() {
-            let mut larger = Memory::zeroed(self.len.next_power_of_two());
-            larger[..start].copy_from_slice(&self.all[..start]);
-            self.all = larger;
+            self.all.renew(start, self.len.next_power_of_two());
         }
         &mut self.all[start..self.len]
     }

@@ -52,10 +52,8 @@ impl Rows {
         if bytes > self.bytes.len() {
             // What is not used of what is mapped takes no memory.
             let is_large = bytes >= MAPPED_BYTES / 4;
-            let mut more = Memory::zeroed(if is_large { bytes.max(MAPPED_BYTES) } else { bytes });
-            let used = self.len * ROW_BYTES;
-            more[..used].copy_from_slice(&self.bytes[..used]);
-            self.bytes = more;
+            let room = if is_large { bytes.max(MAPPED_BYTES) } else { bytes };
+            self.bytes.renew(self.len * ROW_BYTES, room);
         }
     }
 

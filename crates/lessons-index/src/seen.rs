@@ -6,6 +6,8 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::opened::Identity;
+
 /// Bytes before the place of reading that are compared before it is trusted.
 const WINDOW_BYTES: usize = 4096;
 
@@ -59,8 +61,7 @@ impl Look {
 
 /// Is a file as far as it was read.
 pub(crate) struct Seen {
-    device: u64,
-    inode: u64,
+    identity: Identity,
     /// When it was created, where the file system says: the number of a file that was removed is
     /// given to the next.
     born: Option<SystemTime>,
@@ -80,8 +81,7 @@ impl Seen {
     pub(crate) fn new(look: &Look, offset: u64, window: Vec<u8>) -> Self {
         let is_sure = look.len() == offset && look.is_settled();
         Self {
-            device: look.metadata.dev(),
-            inode: look.metadata.ino(),
+            identity: Identity::of(&look.metadata),
             born: look.metadata.created().ok(),
             offset,
             window,
@@ -91,7 +91,7 @@ impl Seen {
     }
 
     pub(crate) fn is_same_file(&self, now: &Metadata) -> bool {
-        (self.device, self.inode, self.born) == (now.dev(), now.ino(), now.created().ok())
+        self.identity == Identity::of(now) && self.born == now.created().ok()
     }
 
     /// Returns whether a file is the one that was read, to its end and as it was, without a look
